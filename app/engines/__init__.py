@@ -1,0 +1,1 @@
+"""What turns tokens into tokens: the protocol, the local engine, remote workers and fleets of them."""

@@ -1,0 +1,1 @@
+"""Output formats as data, and the one machine that runs them."""

@@ -1,0 +1,1 @@
+"""Wire shapes as msgspec Structs, without behaviour."""

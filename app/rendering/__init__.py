@@ -1,0 +1,1 @@
+"""Conversation to GenerateRequest: template, provenance, encoding, truncation, sampling, constraints."""
