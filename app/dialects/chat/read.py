@@ -1,0 +1,142 @@
+"""A chat completions request to ``RenderInput``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.dialects.chat.messages import read_messages, read_tools
+from app.dialects.constraints import read_constraints
+from app.dialects.identity import base_id
+from app.dialects.model import DialectModel
+from app.dialects.passthrough import read_fields
+from app.dialects.prompt_ids import reused_prompt
+from app.dialects.sampling_fields import read_sampling, read_stream_options
+from app.dialects.template_fields import read_effort, read_mm_payload, read_side
+from app.dialects.tool_choice import ToolChoice, check_tool_choice
+from app.errors import InvalidRequest
+from app.protocol.chat import ChatRequest
+from app.rendering.conversation import Conversation
+from app.rendering.request import NamedTool, RenderInput, SamplingRequest, TemplateOptions
+from app.rendering.sampling import check_sampling
+
+__all__ = ("read", "read_template")
+
+
+def read(request: ChatRequest, *, model: DialectModel, request_id: str | None = None) -> RenderInput:
+    """What to render for a chat request.
+
+    Args:
+        request: the decoded body.
+        model: the served model that it goes to.
+        request_id: the ``X-Request-Id`` header.
+
+    Raises:
+        InvalidRequest: a value, or a combination of values, is wrong; ``param`` names the field.
+    """
+    tools = read_tools(request.tools)
+    choice = _read_tool_choice(request.tool_choice, has_tools=tools is not None)
+    check_tool_choice(choice, tools, model)
+    conversation = Conversation(messages=read_messages(request.messages), tools=tools, documents=request.documents)
+    stream_options = read_stream_options(request.stream, request.stream_options)
+    through = read_fields(request)
+    sampling = _read_sampling(request, through.extra_args)
+    if isinstance(choice, NamedTool) and request.structured_outputs is not None:
+        raise InvalidRequest(
+            "A named tool is itself a constraint: leave out `structured_outputs`.", param="structured_outputs"
+        )
+    check_sampling(sampling, model.generation_defaults, model.max_model_len, stream=bool(request.stream))
+    prompt_ids = None if request.echo else reused_prompt(through.prompt_token_ids, conversation, model)
+    return RenderInput(
+        dialect="chat",
+        request_id=f"chatcmpl-{base_id(request_id, request.request_id)}",
+        model=request.model,
+        conversation=conversation,
+        token_ids=prompt_ids,
+        template=read_template(request),
+        sampling=sampling,
+        tool_choice=choice,
+        parallel_tool_calls=request.parallel_tool_calls is not False,
+        include_reasoning=request.include_reasoning is not False,
+        stream=bool(request.stream),
+        stream_options=stream_options,
+        return_token_ids=request.return_token_ids,
+        cache_salt=through.cache_salt,
+        priority=through.priority,
+        kv_transfer_params=through.kv_transfer_params,
+        ec_transfer_params=through.ec_transfer_params,
+    )
+
+
+def _read_tool_choice(choice: str | Mapping[str, Any] | None, *, has_tools: bool) -> ToolChoice:
+    """The resolved choice: without one, "auto" where there are tools and "none" where there are not."""
+    if choice is None:
+        return "auto" if has_tools else "none"
+    if choice == "none":
+        return "none"
+    if not has_tools:
+        raise InvalidRequest("`tool_choice` needs `tools`.", param="tool_choice")
+    if choice == "auto":
+        return "auto"
+    if choice == "required":
+        return "required"
+    if isinstance(choice, Mapping) and choice.get("type") == "function":
+        function = choice.get("function")
+        if not isinstance(function, Mapping):
+            raise InvalidRequest(
+                'A named choice has the form {"type": "function", "function": {"name": "…"}}.',
+                param="tool_choice.function",
+            )
+        name = function.get("name")
+        if not isinstance(name, str) or not name:
+            raise InvalidRequest("A named choice needs the function's name.", param="tool_choice.function.name")
+        return NamedTool(name)
+    raise InvalidRequest(
+        '`tool_choice` is "none", "auto", "required" or an object that names a function.', param="tool_choice"
+    )
+
+
+def _read_sampling(request: ChatRequest, extra_args: dict[str, Any] | None) -> SamplingRequest:
+    top = request.top_logprobs or 0
+    if top and not request.logprobs:
+        raise InvalidRequest("`top_logprobs` needs `logprobs: true`.", param="top_logprobs")
+    if top < -1:
+        raise InvalidRequest("`top_logprobs` is 0 or more, or -1 for the whole vocabulary.", param="top_logprobs")
+    if request.logprob_token_ids is not None and not request.logprobs:
+        raise InvalidRequest("`logprob_token_ids` needs `logprobs: true`.", param="logprob_token_ids")
+    newer = request.max_completion_tokens is not None
+    return read_sampling(
+        request,
+        max_tokens=request.max_completion_tokens if newer else request.max_tokens,
+        max_tokens_param="max_completion_tokens" if newer else "max_tokens",
+        n=1 if request.n is None else request.n,
+        logprobs=top if request.logprobs and request.logprob_token_ids is None else None,
+        prompt_logprobs=top if request.echo and request.prompt_logprobs is None else request.prompt_logprobs,
+        structured_outputs=read_constraints(request.structured_outputs, request.response_format),
+        extra_args=extra_args,
+    )
+
+
+def read_template(request: ChatRequest) -> TemplateOptions:
+    """How the conversation is to be written.
+
+    A last message of the assistant is continued only where ``continue_final_message`` asks for it; else a new turn of
+    the assistant is opened behind it. Continuing alone switches ``add_generation_prompt`` off.
+    """
+    if request.continue_final_message and request.add_generation_prompt:
+        raise InvalidRequest(
+            "`continue_final_message` and `add_generation_prompt` exclude each other.", param="continue_final_message"
+        )
+    add = request.add_generation_prompt
+    return TemplateOptions(
+        add_generation_prompt=not request.continue_final_message if add is None else add,
+        continue_final_message=bool(request.continue_final_message),
+        chat_template=request.chat_template,
+        kwargs=request.chat_template_kwargs or {},
+        reasoning_effort=read_effort(request.reasoning_effort),
+        add_special_tokens=bool(request.add_special_tokens),
+        truncate_prompt_tokens=request.truncate_prompt_tokens,
+        truncation_side=read_side(request.truncation_side),
+        return_token_offsets=bool(request.return_token_offsets),
+        mm_payload=read_mm_payload(request.mm_payload, request.return_mm_kwargs),
+        mm_processor_kwargs=request.mm_processor_kwargs,
+        media_io_kwargs=request.media_io_kwargs,
+    )

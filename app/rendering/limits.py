@@ -1,0 +1,33 @@
+"""Bounds and counts that a request must keep to; sources: vLLM 0.33's own (its wire protocol, appendix C)."""
+
+__all__ = (
+    "EFFORTS",
+    "INT64",
+    "MAX_BAD_WORDS",
+    "MAX_CACHE_SALT",
+    "MAX_CHOICES",
+    "MAX_LOGPROB_TOKEN_IDS",
+    "MAX_PROMPTS",
+    "MAX_STOP_STRINGS",
+)
+
+MAX_CHOICES = 16_384
+"""``n``: choices of one prompt."""
+
+MAX_PROMPTS = 1_024
+"""Prompts in one completions request."""
+
+MAX_STOP_STRINGS = 4
+
+MAX_BAD_WORDS = 128
+
+MAX_LOGPROB_TOKEN_IDS = 128
+
+MAX_CACHE_SALT = 128
+"""Characters."""
+
+INT64 = range(-(2**63), 2**63)
+"""What a signed 64-bit field holds."""
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""Reasoning efforts, least first."""
