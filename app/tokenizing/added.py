@@ -1,0 +1,75 @@
+"""A text to the added tokens in it and the plain text between them, as Hugging Face's tokenizers split it.
+
+The reference is ``AddedVocabulary::extract_and_normalize`` of the ``tokenizers`` crate: added tokens that are not
+``normalized`` are found in the text as it is, leftmost and longest first; then the others, in what is left, after the
+normalizer. ``lstrip`` and ``rstrip`` take white space into the token, ``single_word`` asks for word boundaries.
+"""
+
+import re
+from collections.abc import Iterable
+
+from app.tokenizing.literals import alternation
+from app.tokenizing.tokenizer import AddedToken
+
+__all__ = ("AddedTokenSplitter", "Span")
+
+Span = tuple[int, int, int | None]
+"""Start, end (characters) and the added token's id, or None for plain text."""
+
+# Unicode's White_Space, which Rust's \s is; Python's also has U+001C to U+001F.
+_SPACE = "[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+_SPACE_AFTER = re.compile(f"{_SPACE}*")
+_SPACE_BEFORE = re.compile(f"{_SPACE}+\\Z")
+_WORD_BEFORE = re.compile(r"\w\Z")
+_WORD_AFTER = re.compile(r"\w")
+
+
+class AddedTokenSplitter:
+    """Finds one set of added tokens in any text.
+
+    Args:
+        tokens: all tokens of one stage (not normalized, or normalized by nothing).
+    """
+
+    def __init__(self, tokens: Iterable[AddedToken]) -> None:
+        self._tokens = {token.content: token for token in tokens if token.content}
+        self._ids = {content: token.id for content, token in self._tokens.items()}
+        self._flagged = any(t.lstrip or t.rstrip or t.single_word for t in self._tokens.values())
+        self._pattern = re.compile(f"({alternation(self._tokens)})")
+
+    def split(self, text: str) -> tuple[list[str], list[int]]:
+        """The plain texts (possibly empty), and the ids of the tokens between them: one less."""
+        if self._flagged:
+            return self._split_flagged(text)
+        parts = self._pattern.split(text)
+        return parts[::2], [self._ids[content] for content in parts[1::2]]
+
+    def spans(self, text: str) -> list[Span]:
+        """The same as places in ``text``; no empty spans."""
+        spans: list[Span] = []
+        done = 0
+        for match in self._pattern.finditer(text):
+            token, (start, end) = self._tokens[match[0]], match.span()
+            if token.single_word and (_WORD_BEFORE.search(text, 0, start) or _WORD_AFTER.match(text, end)):
+                continue
+            if token.lstrip and (space := _SPACE_BEFORE.search(text, done, start)):
+                start = space.start()
+            if token.rstrip and (space := _SPACE_AFTER.match(text, end)):
+                end = space.end()
+            if done < start:
+                spans.append((done, start, None))
+            spans.append((start, end, token.id))
+            done = end
+        if done < len(text):
+            spans.append((done, len(text), None))
+        return spans
+
+    def _split_flagged(self, text: str) -> tuple[list[str], list[int]]:
+        texts, ids = [""], []
+        for start, end, token_id in self.spans(text):
+            if token_id is None:
+                texts[-1] = text[start:end]
+            else:
+                ids.append(token_id)
+                texts.append("")
+        return texts, ids
