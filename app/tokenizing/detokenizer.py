@@ -43,8 +43,8 @@ class DetokenizerState(Struct, array_like=True):
 
     ``pending`` holds the bytes of an unfinished character (3 at most). ``opening`` is True until the first text, where
     the text has no prompt before it. The rest serves decoders that are asked in windows: ``window`` are ids, the first
-    ``read`` of which have given their text, up to ``prior`` of them one token earlier, and ``after_added`` says that the last
-    token was an added one.
+    ``read`` of which have given their text (the first ``prior`` before the last text), and ``after_added`` says that
+    the last token was an added one.
     """
 
     pending: bytes = b""
