@@ -14,25 +14,13 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
-from msgspec import Struct
-
 from app.errors import StartupError
+from app.protocol.service import PluginLine
 
-__all__ = ("GROUPS", "PluginInfo", "Registry")
+__all__ = ("GROUPS", "Registry")
 
 GROUPS = ("isthmus.formats", "isthmus.processors", "isthmus.encoders", "isthmus.engines")
 OURS = "isthmus"
-
-
-class PluginInfo(Struct, frozen=True):
-    """One line of ``litestar plugins``; ``error`` says why a broken one is broken."""
-
-    name: str
-    group: str
-    distribution: str
-    version: str
-    state: Literal["available", "loaded", "broken", "overridden"]
-    error: str = ""
 
 
 class Registry:
@@ -133,7 +121,7 @@ class Registry:
         point = self._points.get((group, name))
         return _owner(point) if point is not None else ("", "")
 
-    def listing(self) -> list[PluginInfo]:
+    def listing(self) -> list[PluginLine]:
         """All plugins in order of group and name, the overridden ones too."""
         rows = []
         for key in sorted(self._points):
@@ -143,9 +131,9 @@ class Registry:
             elif key in self._loaded:
                 state = "loaded"
             distribution, version = _owner(self._points[key])
-            rows.append(PluginInfo(key[1], key[0], distribution, version, state, self._broken.get(key, "")))
+            rows.append(PluginLine(key[1], key[0], distribution, version, state, self._broken.get(key, "")))
         for point in self._overridden:
-            rows.append(PluginInfo(point.name, point.group, *_owner(point), "overridden"))
+            rows.append(PluginLine(point.name, point.group, *_owner(point), "overridden"))
         return rows
 
     def _missing(self, group: str, name: str) -> str:

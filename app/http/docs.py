@@ -1,0 +1,88 @@
+"""The OpenAPI document and its page at /docs; everything the page needs is served from this package."""
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from litestar import Request, Router
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
+from litestar.openapi.spec import Components, SecurityScheme, Tag
+from litestar.static_files import create_static_files_router
+
+from app.http.shell import OPEN
+
+__all__ = ("ASSETS", "openapi_config")
+
+FOLDER = Path(__file__).parent / "assets"
+ASSETS = create_static_files_router("/docs/assets", [FOLDER], include_in_schema=False, opt=dict(OPEN), name="assets")
+DESCRIPTION = """\
+The CPU side of LLM serving. **Render** turns API requests into token ids, **generate** turns token ids into token ids,
+**derender** turns token ids into API replies; the public APIs are all three in one call.
+
+Every example body here can be sent as it is: press *Try it out*, then *Execute*.
+"""
+TAGS = [
+    Tag("render", "API requests to token ids; nothing is generated."),
+    Tag("generate", "Token ids to token ids, by the model's engine."),
+    Tag("derender", "Token ids to API replies, whole or chunk by chunk; all state is in the request."),
+    Tag("chat completions", "OpenAI's chat completions, whole and streamed."),
+    Tag("completions", "OpenAI's completions, whole and streamed."),
+    Tag("responses", "OpenAI's responses."),
+    Tag("conversations", "OpenAI's conversations."),
+    Tag("messages", "Anthropic's messages."),
+    Tag("tokenize", "Text to ids and back."),
+    Tag("models", "What is served."),
+    Tag("operations", "Health, version, metrics."),
+]
+
+
+class Page(OpenAPIRenderPlugin):
+    """Swagger UI from our own assets; the page names no other host, and its policy allows none."""
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
+        """The page as HTML."""
+        root = request.scope.get("root_path", "").rstrip("/")
+        policy = "default-src 'self' data:; style-src 'self' 'unsafe-inline'; script-src 'self' 'unsafe-inline'"
+        return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+  <title>{openapi_schema["info"]["title"]}</title>
+  <meta charset="utf-8">
+  <meta name="viewport" content="width=device-width, initial-scale=1">
+  <meta http-equiv="Content-Security-Policy" content="{policy}">
+  <link rel="icon" href="data:,">
+  <link rel="stylesheet" href="{root}/docs/assets/swagger-ui.css">
+</head>
+<body>
+  <div id="page"></div>
+  <script src="{root}/docs/assets/swagger-ui-bundle.js"></script>
+  <script>
+    SwaggerUIBundle({{
+      url: "{root}/docs/openapi.json",
+      dom_id: "#page",
+      deepLinking: true,
+      docExpansion: "none",
+      persistAuthorization: true,
+      validatorUrl: null,
+      defaultModelsExpandDepth: 0
+    }});
+  </script>
+</body>
+</html>
+""".encode()
+
+
+def openapi_config() -> OpenAPIConfig:
+    """How the document is made and where it is served."""
+    return OpenAPIConfig(
+        title="Isthmus",
+        version=version("isthmus"),
+        description=DESCRIPTION,
+        use_handler_docstrings=True,
+        tags=TAGS,
+        security=[{"key": []}],
+        components=Components(security_schemes={"key": SecurityScheme(type="http", scheme="bearer")}),
+        render_plugins=[Page(path="/"), JsonRenderPlugin(path="/openapi.json")],
+        openapi_router=Router("/docs", route_handlers=[], opt=dict(OPEN)),
+    )

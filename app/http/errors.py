@@ -1,0 +1,197 @@
+"""Refusals to replies: a status, and the envelope of the API that the path belongs to.
+
+Three envelopes:
+
+- vLLM's, for render, derender, tokenize, generate, models and the rest:
+  ``{"error": {"message", "type", "param", "code": <status>}}``;
+- OpenAI's, for the public chat completions, completions, responses and conversations:
+  ``{"error": {"message", "type", "param", "code": <word or null>}}``;
+- Anthropic's, for messages and count_tokens: ``{"type": "error", "error": {"type", "message"}, "request_id"}``.
+"""
+
+import logging
+import re
+from http import HTTPStatus
+from typing import Any, Literal
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+
+from app import errors
+from app.http.exchange import exchange_of
+
+__all__ = ("EXCEPTION_HANDLERS", "Family", "Refusal", "envelope", "family", "refusal")
+
+log = logging.getLogger("isthmus")
+
+Family = Literal["vllm", "openai", "anthropic"]
+OPENAI_PATHS = re.compile(r"/v1/(chat/completions|completions|responses|conversations)(/|$)")
+ANTHROPIC_PATHS = re.compile(r"/v1/messages(/count_tokens)?/?$")
+SCALE_OUT_PATHS = re.compile(r"/(render|derender)/?$")
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """What is answered: status, message, the field at fault, and the words that each envelope has for it."""
+
+    status: int
+    message: str
+    param: str | None = None
+    code: str | None = None
+    kind: str | None = None
+    """vLLM's type where the status alone does not say it."""
+    headers: dict[str, str] = {}
+
+
+VLLM_TYPES = {
+    400: "BadRequestError",
+    401: "AuthenticationError",
+    403: "PermissionDeniedError",
+    404: "NotFoundError",
+    405: "MethodNotAllowedError",
+    409: "ConflictError",
+    413: "RequestTooLargeError",
+    415: "UnsupportedMediaTypeError",
+    422: "UnprocessableEntityError",
+    429: "TooManyRequestsError",
+    500: "InternalServerError",
+    503: "ServiceUnavailableError",
+    504: "GatewayTimeoutError",
+}
+OPENAI_TYPES = {
+    401: ("authentication_error", "invalid_api_key"),
+    403: ("permission_error", "permission_denied"),
+    413: ("invalid_request_error", "request_too_large"),
+    429: ("rate_limit_error", "rate_limit_exceeded"),
+    500: ("server_error", None),
+    503: ("server_error", "engine_unavailable"),
+    504: ("server_error", "engine_timeout"),
+}
+ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    503: "api_error",
+    504: "timeout_error",
+}
+STATUSES: tuple[tuple[type[errors.IsthmusError], int], ...] = (
+    (errors.BadMedia, 422),
+    (errors.NotFound, 404),
+    (errors.Unauthorized, 401),
+    (errors.Forbidden, 403),
+    (errors.Conflict, 409),
+    (errors.TooLarge, 413),
+    (errors.Overloaded, 429),
+    (errors.EngineTimeout, 504),
+    (errors.EngineFailure, 503),
+    (errors.InvalidRequest, 400),
+)
+
+
+def family(path: str) -> Family:
+    """Whose envelope a path's errors have."""
+    if SCALE_OUT_PATHS.search(path):
+        return "vllm"
+    if OPENAI_PATHS.match(path):
+        return "openai"
+    return "anthropic" if ANTHROPIC_PATHS.match(path) else "vllm"
+
+
+def refusal(error: BaseException) -> Refusal:
+    """What an exception is answered with; one that nobody foresaw is a bug, is logged and says nothing of itself."""
+    if isinstance(error, errors.IsthmusError):
+        status = next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
+        headers = {}
+        if isinstance(error, errors.Overloaded):
+            headers["Retry-After"] = str(error.retry_after)
+        if status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        if status != 500:
+            return Refusal(status, error.message, error.param, error.code, headers=headers)
+    if isinstance(error, msgspec.ValidationError):
+        message, param = _schema_fault(error)
+        return Refusal(400, message, param, kind="Bad Request")
+    if isinstance(error, msgspec.DecodeError):
+        return Refusal(400, f"The body is no valid JSON: {error}.", kind="Bad Request")
+    if isinstance(error, RecursionError):
+        return Refusal(400, "The body is nested too deeply.", kind="Bad Request")
+    if isinstance(error, UnicodeError):
+        return Refusal(400, "The body holds characters that are no valid Unicode.", kind="Bad Request")
+    if isinstance(error, HTTPException) and error.status_code < 500:
+        return Refusal(
+            error.status_code,
+            _http_message(error),
+            kind="Bad Request" if error.status_code == 400 else None,
+            headers={key: value for key, value in (error.headers or {}).items() if key.lower() != "content-type"},
+        )
+    log.error("bug: %s", type(error).__name__, exc_info=error)
+    return Refusal(500, "Internal server error. It has been logged.")
+
+
+def envelope(fault: Refusal, of: Family, request_id: str = "") -> dict[str, Any]:
+    """The body of an error reply."""
+    if of == "anthropic":
+        kind = ANTHROPIC_TYPES.get(fault.status, "invalid_request_error")
+        message = (
+            f"{fault.param}: {fault.message}" if fault.param and fault.param not in fault.message else fault.message
+        )
+        return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id or None}
+    if of == "openai":
+        kind, code = OPENAI_TYPES.get(fault.status, ("invalid_request_error", None))
+        body: dict[str, Any] = {"type": kind, "code": fault.code or code}
+    else:
+        body = {"type": fault.kind or VLLM_TYPES.get(fault.status, _phrase(fault.status)), "code": fault.status}
+    return {"error": {"message": fault.message, "type": body["type"], "param": fault.param, "code": body["code"]}}
+
+
+def public_status(fault: Refusal, of: Family) -> int:
+    """The status as the path's API has it: only vLLM tells media that cannot be had (422) from other bad input."""
+    return 400 if fault.status == 422 and of != "vllm" else fault.status
+
+
+def _reply(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    of = family(request.scope["path"])
+    fault = refusal(error)
+    body = msgspec.json.encode(envelope(fault, of, exchange_of(request.scope).request_id))
+    status = public_status(fault, of)
+    return Response(body, status_code=status, media_type="application/json", headers=fault.headers)
+
+
+_REFUSED = (HTTPException, errors.IsthmusError, msgspec.MsgspecError, RecursionError, UnicodeError, Exception)
+EXCEPTION_HANDLERS: Any = dict.fromkeys(_REFUSED, _reply)
+
+
+def _schema_fault(error: msgspec.ValidationError) -> tuple[str, str | None]:
+    """``Expected `int`, got `str` - at `$.messages[0].role``` as a message and ``messages[0].role``."""
+    reason, _, path = str(error).partition(" - at `$")
+    param = path.rstrip("`").lstrip(".") or None
+    if missing := re.match(r"Object missing required field `(.+?)`", reason):
+        param = f"{param}.{missing[1]}" if param else missing[1]
+        return f"{param}: this field is required.", param
+    if unknown := re.match(r"Object contains unknown field `(.+?)`", reason):
+        param = f"{param}.{unknown[1]}" if param else unknown[1]
+        return f"{param}: there is no such field.", param
+    reason = reason.replace("`", "")
+    return (f"{param}: {reason[:1].lower()}{reason[1:]}." if param else f"{reason}."), param
+
+
+def _http_message(error: HTTPException) -> str:
+    if error.status_code == 404:
+        return "There is nothing at this path."
+    if error.status_code == 405:
+        return "This path does not take this method."
+    if error.status_code == 413:
+        return "The body is larger than this server takes."
+    details = error.extra if isinstance(error.extra, list) else []
+    faults = [f"{entry.get('key')}: {entry.get('message')}" for entry in details if isinstance(entry, dict)]
+    return "; ".join(faults) or error.detail or _phrase(error.status_code)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"
