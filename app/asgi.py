@@ -8,6 +8,7 @@ traceback, and ends the process.
 import gc
 import logging
 import os
+import secrets
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,6 +18,7 @@ from typing import Any
 from litestar import Litestar
 from litestar.di import Provide
 from litestar.middleware import DefineMiddleware
+from msgspec import structs
 
 from app.cli import Commands
 from app.errors import StartupError
@@ -27,6 +29,7 @@ from app.http.routes import ROUTES
 from app.http.service import Service
 from app.http.shell import Gate, Shell
 from app.http.telemetry import Telemetry
+from app.http.workers import end_with_parent
 from app.registry import Registry
 from app.settings import load_settings
 
@@ -94,7 +97,11 @@ def create_app() -> Isthmus:
 
 
 async def _load(service: Service, gate: Gate, stack: AsyncExitStack) -> None:
-    service.settings = settings = load_settings(os.environ, Path.cwd())
+    end_with_parent()
+    settings = load_settings(os.environ, Path.cwd())
+    if not settings.state_key:
+        settings = structs.replace(settings, state_key=secrets.token_hex(32))
+    service.settings = settings
     service.registry = registry = Registry(settings.plugin_overrides)
     try:
         from app.models import load_models

@@ -1,14 +1,153 @@
-"""Commands of ``litestar``: models, plugins, run."""
+"""Commands of ``litestar``: ``run`` with workers that end together, ``models`` and ``plugins`` that say what loads."""
 
-from typing import Any
+import asyncio
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NoReturn
 
+import click
 from litestar.plugins import CLIPlugin
+
+from app.errors import StartupError
+from app.registry import Registry
+from app.settings import Settings, load_settings
 
 __all__ = ("Commands",)
 
+ROOMS = ("app.store.cli", "app.parsing.cli")
+"""Modules that bring commands of their own: each has ``register(cli: click.Group) -> None``, imported only here."""
+
 
 class Commands(CLIPlugin):
-    """Adds ours to Litestar's own commands."""
+    """Adds ours to Litestar's own commands, and replaces its ``run``, which leaves orphans on SIGTERM."""
 
     def on_cli_init(self, cli: Any) -> None:
         """Register the commands."""
+        cli.add_command(run)
+        cli.add_command(models)
+        cli.add_command(plugins)
+        for room in ROOMS:
+            if find_spec(room) is not None:
+                register: Callable[[click.Group], None] = import_module(room).register
+                register(cli)
+
+
+@click.command("run")
+@click.option(
+    "-H", "--host", default="127.0.0.1", show_default=True, envvar="LITESTAR_HOST", help="Address to serve on."
+)
+@click.option("-p", "--port", default=8000, show_default=True, envvar="LITESTAR_PORT", help="Port to serve on.")
+@click.option("-U", "--uds", default=None, envvar="LITESTAR_UNIX_DOMAIN_SOCKET", help="Unix socket instead.")
+@click.option("-F", "--fd", type=int, default=None, envvar="LITESTAR_FILE_DESCRIPTOR", help="Open socket instead.")
+@click.option(
+    "-W",
+    "--wc",
+    "--web-concurrency",
+    "wc",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    envvar=["LITESTAR_WEB_CONCURRENCY", "WEB_CONCURRENCY"],
+    help="Worker processes. A local engine is loaded by each of them.",
+)
+@click.option("-r", "--reload", is_flag=True, envvar="LITESTAR_RELOAD", help="Restart when a source file changes.")
+@click.option("-d", "--debug", is_flag=True, envvar="LITESTAR_DEBUG", help="Log more.")
+@click.option("--ssl-certfile", default=None, envvar="LITESTAR_SSL_CERT_PATH", help="Certificate, for https.")
+@click.option("--ssl-keyfile", default=None, envvar="LITESTAR_SSL_KEY_PATH", help="Its private key.")
+@click.option("--access-log/--no-access-log", default=False, help="A line for every request: path and status only.")
+@click.option("--grace", type=click.IntRange(1), default=30, show_default=True, help="Seconds for requests to finish.")
+def run(**options: Any) -> None:
+    """Serve. SIGTERM or Ctrl-C ends all workers once the requests in flight have finished."""
+    from app.http.workers import serve
+
+    settings = _settings()
+    if not settings.state_key:
+        os.environ["ISTHMUS_STATE_KEY"] = secrets.token_hex(32)
+    found = click.get_current_context().obj
+    environment = found() if callable(found) else found
+    wanted = options.pop("wc")
+    with tempfile.TemporaryDirectory(prefix="isthmus-metrics-") as folder:
+        if wanted > 1:
+            os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", folder)
+        code = serve(environment.app_path, factory=environment.is_app_factory, workers=wanted, **options)
+    sys.exit(code)
+
+
+@click.command("models")
+def models() -> None:
+    """Say which models are configured and whether each of them loads; exit code 1 where one doesn't."""
+    from app.models import load_models
+
+    settings = _settings()
+    try:
+        registry = Registry(settings.plugin_overrides)
+    except StartupError as error:
+        _stop(error)
+    failed = False
+    for entry in settings.models:
+        single = Settings(**{**_fields(settings), "models": [entry]})
+        try:
+            (model,) = asyncio.run(load_models(single, registry))
+        except StartupError as error:
+            failed = True
+            click.echo(f"{entry.name}: does not load: {error.message}")
+        else:
+            click.echo(f"{entry.name}: loads; {describe(model)}")
+    sys.exit(1 if failed else 0)
+
+
+@click.command("plugins")
+def plugins() -> None:
+    """List installed plugins: name, group, distribution, version, state; loads each to see whether it does."""
+    settings = _settings()
+    try:
+        registry = Registry(settings.plugin_overrides)
+    except StartupError as error:
+        _stop(error)
+    for line in registry.listing():
+        if line.state == "available":
+            registry.try_load(line.group, line.name)
+    rows = [
+        (line.name, line.group, line.distribution, line.version, line.state + (f": {line.error}" if line.error else ""))
+        for line in registry.listing()
+    ]
+    rows.insert(0, ("NAME", "GROUP", "DISTRIBUTION", "VERSION", "STATE"))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        click.echo("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]))
+
+
+def describe(model: Any) -> str:
+    """A served model in one line, for start-up and ``litestar models``."""
+    parts = [f"{model.source}", f"{model.max_model_len} tokens"]
+    for kind in ("tool_format", "reasoning_format", "processor"):
+        chosen = getattr(model, kind, None)
+        if chosen is not None:
+            parts.append(f"{kind} {getattr(chosen, 'name', type(chosen).__name__)}")
+    if model.settings.engine:
+        parts.append(f"engine {model.settings.engine}")
+    if model.aliases:
+        parts.append(f"also called {', '.join(model.aliases)}")
+    return ", ".join(parts)
+
+
+def _settings() -> Settings:
+    try:
+        return load_settings(os.environ, Path.cwd())
+    except StartupError as error:
+        _stop(error)
+
+
+def _fields(settings: Settings) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in settings.__struct_fields__}
+
+
+def _stop(error: StartupError) -> NoReturn:
+    click.echo(f"Isthmus cannot start: {error.message}", err=True)
+    sys.exit(1)

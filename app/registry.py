@@ -9,6 +9,7 @@ project is installed (``pip install -e .``). Groups:
 - ``isthmus.engines``: callables from :class:`app.engines.engine.EngineConfig` to an engine, named by kind.
 """
 
+import contextlib
 import difflib
 from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
@@ -84,10 +85,8 @@ class Registry:
         """Everything of a group that loads, by name. Broken plugins are left out and listed as such."""
         loaded = {}
         for name in self.names(group):
-            try:
+            with contextlib.suppress(StartupError):
                 loaded[name] = self.get(group, name)
-            except StartupError:
-                continue
         return loaded
 
     def get(self, group: str, name: str) -> Any:
@@ -111,10 +110,10 @@ class Registry:
         distribution, version = _owner(point)
         raise StartupError(f"{group}: {name} of {distribution} {version} does not load: {self._broken[key]}")
 
-    def report(self, group: str, name: str, error: str) -> None:
-        """Mark a plugin as broken that loaded and then proved unusable."""
-        self._loaded.pop((group, name), None)
-        self._broken[group, name] = error
+    def try_load(self, group: str, name: str) -> None:
+        """Load one plugin so that the listing says whether it is broken."""
+        with contextlib.suppress(StartupError):
+            self.get(group, name)
 
     def owner(self, group: str, name: str) -> tuple[str, str]:
         """Distribution and version that bring a name; empty strings where none does."""

@@ -1,7 +1,7 @@
 """Request bodies straight into their structs, and replies straight into bytes."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -39,7 +39,7 @@ class StructDTO(AbstractDTO[T]):
     decoders: ClassVar[dict[str, msgspec.json.Decoder[Any]]] = {}
 
     @classmethod
-    def generate_field_definitions(cls, model_type: type[Any]) -> Iterator[DTOFieldDefinition]:
+    def generate_field_definitions(cls, model_type: type[Any]) -> Generator[DTOFieldDefinition, None, None]:
         """No fields of its own: the struct is taken as it is."""
         yield from ()
 
