@@ -4,9 +4,11 @@ Values are what the caller wrote; nothing is normalised for a particular templat
 (:mod:`app.rendering.template` does that).
 """
 
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
+
+from app.multimodal.reference import Media
 
 __all__ = ("Conversation", "Media", "Message", "Part", "Text", "Tool", "ToolCall")
 
@@ -16,21 +18,6 @@ class Text(Struct, frozen=True):
 
     text: str
     extra: dict[str, Any] = {}
-
-
-class Media(Struct, frozen=True):
-    """An image, video or audio part by reference.
-
-    ``url`` is an http(s), data or file URL, or None where ``uuid`` names an item that the engine has cached.
-    ``frames`` are URLs of single frames where a video is given so. ``param`` is the request field it came from.
-    """
-
-    modality: Literal["image", "video", "audio"]
-    url: str | None = None
-    uuid: str | None = None
-    detail: str | None = None
-    frames: tuple[str, ...] = ()
-    param: str = ""
 
 
 Part = Text | Media

@@ -1,0 +1,224 @@
+"""A request's media references to what its prompt and its wire need: hashes, expansions, encoded items.
+
+Every item is fetched (within limits), hashed by its encoded bytes and counted from its header. Only where tensors are
+wanted are pixels decoded, in worker threads; a processed item is kept in a cache under its hash.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+from msgspec import Struct
+
+from app.errors import InvalidRequest
+from app.multimodal import video
+from app.multimodal.cache import ByteCache
+from app.multimodal.fetch import Fetcher
+from app.multimodal.hashing import Leaf, encoded_leaf, item_hash
+from app.multimodal.image import decode_image, read_header
+from app.multimodal.items import EncodedItem, encode_item
+from app.multimodal.processor import Expansion, ItemSize, Pixels, Processor
+from app.multimodal.reference import Media
+from app.settings import MediaSettings
+
+__all__ = ("MediaPreparation", "PreparedItem")
+
+IO_OPTIONS = {"image": frozenset({"rgba_background_color"}), "video": frozenset({"num_frames", "fps"})}
+
+
+class PreparedItem(Struct, frozen=True):
+    """One item. ``item`` is None where no tensors were wanted, ``metadata`` also where the model has no light fields."""
+
+    modality: str
+    hash: str
+    expansion: Expansion
+    item: EncodedItem | None = None
+    metadata: EncodedItem | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds in a cache, base64 included."""
+        parts = [one for one in (self.item, self.metadata) if one is not None]
+        return 512 + 8 * len(self.expansion.ids) + sum(len(one.raw) * 7 // 3 for one in parts)
+
+
+class MediaPreparation:
+    """Prepares the media of one served model.
+
+    Args:
+        processor: the model's.
+        fetcher: shared by all models.
+        settings: limits.
+        model_id: what the model was started as; a part of every hash.
+        executor: where pixels are decoded.
+    """
+
+    def __init__(
+        self, processor: Processor, fetcher: Fetcher, settings: MediaSettings, model_id: str, executor: Executor
+    ) -> None:
+        self.processor = processor
+        self._fetcher = fetcher
+        self._settings = settings
+        self._model_id = model_id
+        self._executor = executor
+        self._cache: ByteCache[PreparedItem] = ByteCache(settings.cache_bytes, lambda one: one.nbytes)
+
+    async def prepare(
+        self,
+        media: Sequence[Media],
+        *,
+        tensors: bool = True,
+        options: Mapping[str, Any] | None = None,
+        io_options: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> list[PreparedItem]:
+        """The items of a request, in its order.
+
+        Args:
+            media: references, with the request fields that they stand in.
+            tensors: whether pixels are wanted; without, no pixel is decoded.
+            options: a trusted request's ``mm_processor_kwargs``.
+            io_options: a trusted request's ``media_io_kwargs``, by modality.
+
+        Raises:
+            InvalidRequest: an item is broken, too large, too many, or of a modality that the model does not take.
+            BadMedia: an item could not be fetched.
+        """
+        self._check_counts(media)
+        self._check_io_options(io_options or {})
+        prepared: dict[tuple[str | None, str | None, tuple[str, ...]], asyncio.Task[PreparedItem]] = {}
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = []
+                for one in media:
+                    key = (one.url, one.uuid, one.frames)
+                    if key not in prepared:
+                        io = dict((io_options or {}).get(one.modality) or {})
+                        prepared[key] = group.create_task(self._one(one, tensors, dict(options or {}), io))
+                    tasks.append(prepared[key])
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        return [task.result() for task in tasks]
+
+    async def _one(self, media: Media, tensors: bool, options: dict[str, Any], io: dict[str, Any]) -> PreparedItem:
+        if not media.url and not media.frames:
+            return self._known(media, tensors, options, io)
+        source = await self._source(media, options, io)
+        run = asyncio.get_running_loop().run_in_executor
+        digest = await run(self._executor, self._hash, media, source, options, io)
+        known = self._cache.get((digest, tensors))
+        if known is None:
+            known = await run(self._executor, self._process, media, source, digest, tensors, options, io)
+            self._cache.put((digest, tensors), known)
+        return known
+
+    def _known(self, media: Media, tensors: bool, options: dict[str, Any], io: dict[str, Any]) -> PreparedItem:
+        """An item that the caller only names: it must have been here before."""
+        if not media.uuid:
+            raise InvalidRequest(f"This {media.modality} part has no URL.", param=media.param)
+        digest = item_hash(
+            media.modality, media.uuid, model_id=self._model_id, media_io_kwargs=io, mm_processor_kwargs=options
+        )
+        known = self._cache.get((digest, tensors)) or self._cache.get((digest, not tensors))
+        if known is None:
+            raise InvalidRequest(
+                f"No {media.modality} with the uuid {media.uuid!r} is known here; send it with its URL.",
+                param=media.param,
+            )
+        return known if tensors else PreparedItem(known.modality, known.hash, known.expansion)
+
+    async def _source(
+        self, media: Media, options: Mapping[str, Any], io: Mapping[str, Any]
+    ) -> "bytes | video.FrameSequence | video.VideoFile":
+        limit, param = self._settings.max_bytes, media.param
+        if media.frames:
+            frames = await asyncio.gather(*(self._fetcher.fetch(url, param=param) for url in media.frames))
+            return video.FrameSequence(tuple(frames))
+        url = media.url or ""
+        if media.modality == "video" and video.is_frame_sequence(url):
+            return video.frame_sequence(url, max_bytes=limit, param=param)
+        data = await self._fetcher.fetch(url, param=param)
+        if media.modality == "video":
+            wanted = {**options, **io}
+            return video.VideoFile(data, lambda total, fps: self.processor.sample(total, fps, wanted))
+        return data
+
+    def _hash(self, media: Media, source: Any, options: Mapping[str, Any], io: Mapping[str, Any]) -> str:
+        if self._settings.alpha_background != MediaSettings().alpha_background:
+            io = {"rgba_background_color": list(self._settings.alpha_background), **io}
+        leaf: Leaf | str
+        if media.uuid:
+            leaf = media.uuid
+        elif isinstance(source, video.FrameSequence):
+            leaf = encoded_leaf("video", b",".join(source.frames), options={"sizes": [len(f) for f in source.frames]})
+        else:
+            leaf = encoded_leaf(media.modality, source.data if isinstance(source, video.VideoFile) else source)
+        return item_hash(media.modality, leaf, model_id=self._model_id, media_io_kwargs=io, mm_processor_kwargs=options)
+
+    def _process(
+        self,
+        media: Media,
+        source: Any,
+        digest: str,
+        tensors: bool,
+        options: Mapping[str, Any],
+        io: Mapping[str, Any],
+    ) -> PreparedItem:
+        try:
+            if not tensors:
+                size = self._size(source, media.param)
+                return PreparedItem(media.modality, digest, self.processor.expand(media.modality, size, options))
+            pixels = self._pixels(source, io, media.param)
+            expansion = self.processor.expand(media.modality, pixels.size, options)
+            fields = self.processor.process(media.modality, pixels, options)
+        except InvalidRequest as error:
+            if error.param is None:  # a processor knows no request field
+                raise InvalidRequest(error.message, param=media.param) from None
+            raise
+        item = EncodedItem(encode_item(fields))
+        light = {name: field for name, field in fields.items() if name in self.processor.metadata}
+        metadata = EncodedItem(encode_item(light)) if light else None
+        return PreparedItem(media.modality, digest, expansion, item, metadata)
+
+    def _size(self, source: Any, param: str) -> ItemSize:
+        limit = self._settings.max_pixels
+        if isinstance(source, bytes):
+            header = read_header(source, max_pixels=limit, param=param)
+            return ItemSize(header.width, header.height)
+        size: ItemSize = source.size(max_pixels=limit, param=param)
+        return size
+
+    def _pixels(self, source: Any, io: Mapping[str, Any], param: str) -> Pixels:
+        red, green, blue = io.get("rgba_background_color") or self._settings.alpha_background
+        color = (red, green, blue)
+        limit = self._settings.max_pixels
+        if isinstance(source, bytes):
+            image = decode_image(source, max_pixels=limit, background=color, param=param)
+            return Pixels(ItemSize(*image.size), [image])
+        pixels: Pixels = source.pixels(max_pixels=limit, background=color, param=param)
+        return pixels
+
+    def _check_counts(self, media: Sequence[Media]) -> None:
+        counts: dict[str, int] = {}
+        for one in media:
+            counts[one.modality] = counts.get(one.modality, 0) + 1
+            if one.modality not in self.processor.markers:
+                raise InvalidRequest(f"This model takes no {one.modality}.", param=one.param)
+            most = min(self._settings.max_items, self.processor.max_items.get(one.modality, self._settings.max_items))
+            if counts[one.modality] > most:
+                raise InvalidRequest(f"A prompt may have at most {most} {one.modality} items.", param=one.param)
+
+    @staticmethod
+    def _check_io_options(io_options: Mapping[str, Mapping[str, Any]]) -> None:
+        for modality, options in io_options.items():
+            for name, value in options.items():
+                param = f"media_io_kwargs.{modality}.{name}"
+                if name not in IO_OPTIONS.get(modality, ()):
+                    raise InvalidRequest(f"There is no option {name!r} for reading a {modality}.", param=param)
+                if name == "rgba_background_color":
+                    good = isinstance(value, list) and len(value) == 3
+                    good = good and all(isinstance(part, int) and 0 <= part <= 255 for part in value)
+                else:
+                    good = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+                if not good:
+                    raise InvalidRequest(f"This is no value for {name}.", param=param)
