@@ -27,12 +27,19 @@ class KvCache:
         self.length = 0
         self.capacity = 0
 
-    def reserve(self, tokens: int) -> None:
-        """Make room for ``tokens`` in all, by a half more than before at least, so that growth is amortised."""
+    def growth(self, tokens: int) -> int:
+        """By how many tokens room for ``tokens`` in all enlarges the cache: a half at least, so that it is amortised."""
         if tokens <= self.capacity:
-            return
+            return 0
         wanted = max(tokens, self.capacity + self.capacity // 2)
-        self.capacity = (wanted + GROWTH - 1) // GROWTH * GROWTH
+        return (wanted + GROWTH - 1) // GROWTH * GROWTH - self.capacity
+
+    def reserve(self, tokens: int) -> None:
+        """Make room for ``tokens`` in all."""
+        growth = self.growth(tokens)
+        if growth == 0:
+            return
+        self.capacity += growth
         for store in (self.keys, self.values):
             for layer, old in store.items():
                 new = old.new_empty((old.shape[0], self.capacity, old.shape[2]))

@@ -62,6 +62,7 @@ def load_model(source: str, *, dtype: str = "auto", device: str = "auto", model:
     except ImportError as error:
         raise StartupError(f"the local engine needs pip install 'isthmus[engine]': {error}") from error
     register()
+    transformers.utils.logging.disable_progress_bar()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if model is None:

@@ -1,0 +1,216 @@
+"""Generate requests to token chunks by a model in this process: the event loop's side of it.
+
+Options of an ``[[engines]]`` table of kind ``local``, all optional::
+
+    source = ""               # weights: directory, .gguf file, hub id or "demo"; unset: the served model's own
+    dtype = "auto"            # float32 on a CPU, the checkpoint's own on a GPU
+    device = "auto"           # the first GPU, else the CPU
+    threads = 0               # of torch; 0: torch's choice
+    max_num_seqs = 64         # outputs that run at once
+    max_waiting = 1024        # outputs that wait for a place; more are refused as overload
+    max_step_tokens = 0       # tokens computed in one step; 0: 512 on a CPU, 4096 on a GPU
+    kv_cache_bytes = 0        # keys and values, running and kept; 0: 2 GiB on a CPU, a third of a GPU's free memory
+    prefix_cache = true       # keep finished sequences' keys and values for prompts that begin alike
+    max_logprobs = 20         # -1: the whole vocabulary
+    reasoning_end = "</think>"  # the token after which a structured output begins
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from app.engines.engine import EngineConfig, EngineHealth, EngineLimits, TokenChunk
+from app.engines.local.constraint import Constraints
+from app.engines.local.plan import Plan, make_plan
+from app.engines.local.prefix_cache import PrefixCache
+from app.engines.local.scheduler import Scheduler
+from app.engines.local.stops import StopWatch
+from app.errors import EngineFailure, InvalidRequest, Overloaded, StartupError
+from app.protocol.generate import GenerateRequest
+
+__all__ = ("LocalEngine", "LocalOptions")
+
+
+class LocalOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The table's keys; see the module's docstring."""
+
+    source: str = ""
+    dtype: str = "auto"
+    device: str = "auto"
+    threads: int = 0
+    max_num_seqs: int = 64
+    max_waiting: int = 1024
+    max_step_tokens: int = 0
+    kv_cache_bytes: int = 0
+    prefix_cache: bool = True
+    max_logprobs: int = 20
+    reasoning_end: str = "</think>"
+
+
+class LocalEngine:
+    """Registered as kind ``local``. ``model`` is a ready ``PreTrainedModel`` in place of weights (tests)."""
+
+    def __init__(self, config: EngineConfig, *, model: Any = None) -> None:
+        try:
+            self._options = msgspec.convert(config.options, LocalOptions)
+        except msgspec.ValidationError as error:
+            raise StartupError(f"engine {config.name!r}: {error}") from error
+        self._config = config
+        self._given_model = model
+        self._runner: Any = None
+        self._constraints: Constraints | None = None
+        self._queues: dict[Any, asyncio.Queue[TokenChunk | EngineFailure]] = {}
+        self._jobs: dict[str, list[Any]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting = 0
+        self._vocab_size = config.vocab_size
+        self._max_model_len = config.max_model_len
+        self._eos = config.eos_token_ids
+        self.limits = EngineLimits(
+            max_num_seqs=self._options.max_num_seqs,
+            max_logprobs=None if self._options.max_logprobs < 0 else self._options.max_logprobs,
+            detokenizes=False,
+        )
+
+    async def start(self) -> None:
+        """Load the weights, try one step, start the model thread. Idempotent."""
+        if self._runner is not None:
+            return
+        self._loop = asyncio.get_running_loop()
+        self._runner = await asyncio.to_thread(self._load)
+        self._runner.start()
+
+    def _load(self) -> Any:
+        from app.engines.local.load import load_model
+        from app.engines.local.memory import kv_tokens, probe
+        from app.engines.local.runner import Runner
+
+        options = self._options
+        source = options.source or self._config.source or self._config.model
+        loaded = load_model(source, dtype=options.dtype, device=options.device, model=self._given_model)
+        self._vocab_size = loaded.vocab_size
+        longest = loaded.max_model_len
+        self._max_model_len = min(self._max_model_len or longest, longest or self._max_model_len)
+        self._eos = self._eos or loaded.eos_token_ids
+        if self._config.tokenizer is not None:
+            self._constraints = Constraints(self._config.tokenizer, self._vocab_size, self._eos)
+        budget = max(kv_tokens(loaded, probe(loaded), options.kv_cache_bytes), self._max_model_len)
+        scheduler = Scheduler(
+            max_num_seqs=options.max_num_seqs,
+            max_step_tokens=options.max_step_tokens or (512 if loaded.device == "cpu" else 4096),
+            kv_tokens=budget,
+            prefixes=PrefixCache(budget // 2 if options.prefix_cache else 0),
+        )
+        tokenizer = self._config.tokenizer
+        decode = (lambda token: tokenizer.decode([token])) if tokenizer is not None else (lambda token: None)
+        return Runner(loaded, scheduler, self._emit, threads=options.threads, decode=decode)
+
+    async def stop(self) -> None:
+        """Abort what runs and end the thread. Idempotent."""
+        runner, self._runner = self._runner, None
+        if runner is None:
+            return
+        await asyncio.to_thread(runner.stop)
+        for queue in self._queues.values():
+            queue.put_nowait(EngineFailure("The engine was stopped."))
+
+    def check(self, request: GenerateRequest) -> None:
+        """Refuse what the local engine cannot do."""
+        self._plan(request)
+
+    def _plan(self, request: GenerateRequest) -> Plan:
+        for token in request.token_ids:
+            if not 0 <= token < self._vocab_size:
+                raise InvalidRequest(
+                    f"Token id {token} is outside the vocabulary of {self._vocab_size}.", param="token_ids"
+                )
+        room = self._max_model_len - len(request.token_ids)
+        return make_plan(request, vocab_size=self._vocab_size, room=room, tokenizer=self._config.tokenizer)
+
+    async def _constraint(self, request: GenerateRequest, plan: Plan) -> Any:
+        if plan.structured_outputs is None or self._constraints is None:
+            return None
+        return await asyncio.to_thread(self._constraints.compile, plan.structured_outputs)
+
+    async def generate(self, request: GenerateRequest) -> AsyncIterator[TokenChunk]:
+        """Yield chunks of all outputs as the steps bring them."""
+        from app.engines.local.sequence import Sequence as Output
+
+        plan = self._plan(request)
+        runner = self._runner
+        if runner is None or not runner.alive:
+            raise EngineFailure("The engine is not running.")
+        compiled = await self._constraint(request, plan)
+        waiting = len(self._queues) - self._options.max_num_seqs
+        if waiting >= self._options.max_waiting:
+            raise Overloaded(f"{waiting} outputs wait for the engine already.")
+        if request.request_id in self._jobs:
+            raise InvalidRequest(f"A request with the id {request.request_id} is running.", param="request_id")
+        queue: asyncio.Queue[TokenChunk | EngineFailure] = asyncio.Queue()
+        outputs = []
+        for index in range(plan.n):
+            constraint = None
+            if compiled is not None and self._constraints is not None:
+                constraint = self._constraints.start(compiled, request.reasoning_ended, self._options.reasoning_end)
+            stops = None
+            if plan.stop:
+                stops = StopWatch(
+                    self._config.tokenizer,
+                    plan.stop,
+                    request.token_ids,
+                    min_tokens=plan.min_tokens,
+                    skip_special_tokens=plan.skip_special_tokens,
+                )
+            outputs.append(Output(request, plan, index, eos=self._eos, stops=stops, constraint=constraint))
+        for output in outputs:
+            self._queues[output] = queue
+        self._jobs[request.request_id] = outputs
+        runner.submit(outputs)
+        open_outputs = len(outputs)
+        try:
+            while open_outputs:
+                item = await queue.get()
+                if isinstance(item, EngineFailure):
+                    raise item
+                if item.finish_reason is not None:
+                    open_outputs -= 1
+                yield item
+        finally:
+            del self._jobs[request.request_id]
+            for output in outputs:
+                self._queues.pop(output, None)
+            if open_outputs:
+                runner.cancel(outputs)
+
+    async def abort(self, request_ids: Sequence[str]) -> None:
+        """End these requests; their iterators yield the abort."""
+        for request_id in request_ids:
+            if request_id in self._jobs and self._runner is not None:
+                self._runner.cancel(self._jobs[request_id])
+
+    async def health(self) -> EngineHealth:
+        """Whether the model thread runs."""
+        runner = self._runner
+        alive = runner is not None and runner.alive
+        running = len(runner.scheduler.running) if runner is not None else 0
+        return EngineHealth(
+            ok=alive,
+            detail="" if alive else "the model thread is not running",
+            running=running,
+            waiting=runner.scheduler.waiting if runner is not None else 0,
+        )
+
+    def _emit(self, emissions: list[Any]) -> None:
+        """Called in the model thread."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._deliver, emissions)
+
+    def _deliver(self, emissions: list[Any]) -> None:
+        for output, item in emissions:
+            queue = self._queues.get(output)
+            if queue is not None:
+                queue.put_nowait(item)

@@ -1,0 +1,162 @@
+"""A request's sampling parameters to a plan with every default resolved; what the local engine can't do is refused."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import UNSET, Struct
+
+from app.errors import InvalidRequest, Unsupported
+from app.protocol.generate import GenerateRequest, RepetitionDetection, StructuredOutputs
+
+__all__ = ("Plan", "bad_word_ids", "make_plan")
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """How one request is sampled; lengths in tokens, ``top_k`` 0 and ``None`` values are "off"."""
+
+    n: int = 1
+    max_tokens: int
+    min_tokens: int = 0
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    stop_token_ids: frozenset[int] = frozenset()
+    ignore_eos: bool = False
+    include_stop_str_in_output: bool = False
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    logprob_token_ids: tuple[int, ...] | None = None
+    logit_bias: dict[int, float] = {}
+    allowed_token_ids: tuple[int, ...] | None = None
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    structured_outputs: StructuredOutputs | None = None
+    repetition_detection: RepetitionDetection | None = None
+    thinking_token_budget: int | None = None
+    stream_interval: int = 1
+    skip_special_tokens: bool = True
+    read_prefix_cache: bool = True
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the likeliest token is taken, not drawn."""
+        return self.temperature == 0
+
+    @property
+    def edits_logits(self) -> bool:
+        """Whether anything but temperature and truncation changes the distribution."""
+        return bool(
+            self.presence_penalty
+            or self.frequency_penalty
+            or self.repetition_penalty != 1.0
+            or self.logit_bias
+            or self.allowed_token_ids is not None
+            or self.bad_words
+            or self.min_tokens
+        )
+
+
+def make_plan(request: GenerateRequest, *, vocab_size: int, room: int, tokenizer: Any = None) -> Plan:
+    """The plan of ``request``.
+
+    Args:
+        request: with token ids already checked against the vocabulary.
+        vocab_size: ids must lie below it.
+        room: tokens left between the prompt and the model's length.
+        tokenizer: :class:`app.tokenizing.tokenizer.Tokenizer`, or None where the engine has none.
+
+    Raises:
+        Unsupported: naming the parameter.
+        InvalidRequest: an id is outside the vocabulary, or there is no room for a token.
+    """
+    params = request.sampling_params
+    given: dict[str, Any] = {
+        name: value
+        for name in params.__struct_fields__
+        if (value := getattr(params, name)) is not UNSET and value is not None
+    }
+    _refuse(request, given, tokenizer)
+    if room < 1:
+        raise InvalidRequest("The prompt leaves no room for output.", param="token_ids")
+    bias = {int(token): float(value) for token, value in (given.get("logit_bias") or {}).items()}
+    allowed = given.get("allowed_token_ids")
+    wanted = given.get("logprob_token_ids")
+    for name, ids in (
+        ("logit_bias", bias),
+        ("allowed_token_ids", allowed or ()),
+        ("logprob_token_ids", wanted or ()),
+    ):
+        for token in ids:
+            if not 0 <= token < vocab_size:
+                raise InvalidRequest(f"Token id {token} is outside the vocabulary of {vocab_size}.", param=name)
+    interval = given.get("stream_interval") or 1
+    return Plan(
+        n=given.get("n", 1),
+        max_tokens=min(given.get("max_tokens", room), room),
+        min_tokens=given.get("min_tokens", 0),
+        temperature=given["temperature"],
+        top_p=given["top_p"],
+        top_k=max(0, given.get("top_k", 0)),
+        min_p=given["min_p"],
+        presence_penalty=given["presence_penalty"],
+        frequency_penalty=given["frequency_penalty"],
+        repetition_penalty=given["repetition_penalty"],
+        seed=given.get("seed"),
+        stop=tuple(given["stop"]),
+        stop_token_ids=frozenset(given["stop_token_ids"]),
+        ignore_eos=given.get("ignore_eos", False),
+        include_stop_str_in_output=given.get("include_stop_str_in_output", False),
+        logprobs=given.get("logprobs"),
+        prompt_logprobs=given.get("prompt_logprobs"),
+        logprob_token_ids=None if wanted is None else tuple(wanted),
+        logit_bias=bias,
+        allowed_token_ids=None if allowed is None else tuple(allowed),
+        bad_words=bad_word_ids(given["bad_words"], tokenizer),
+        structured_outputs=given.get("structured_outputs"),
+        repetition_detection=given.get("repetition_detection"),
+        thinking_token_budget=given.get("thinking_token_budget"),
+        stream_interval=interval,
+        skip_special_tokens=given.get("skip_special_tokens", True),
+        read_prefix_cache="prompt_logprobs" not in given and not given.get("skip_reading_prefix_cache", False),
+    )
+
+
+def _refuse(request: GenerateRequest, given: Mapping[str, Any], tokenizer: Any) -> None:
+    for name, reason in (
+        ("watermarking", "does not watermark"),
+        ("flat_logprobs", "has no flat logprobs"),
+        ("extra_args", "knows no extra arguments"),
+        ("routed_experts_prompt_start", "does not report routed experts"),
+    ):
+        if given.get(name):
+            raise Unsupported(f"The local engine {reason}.", param=name)
+    if request.features is not None and request.features.mm_hashes:
+        raise Unsupported("The local engine serves text only.", param="features")
+    if request.content_parts:
+        raise Unsupported("The local engine serves text only.", param="content_parts")
+    for name in ("kv_transfer_params", "ec_transfer_params"):
+        if getattr(request, name):
+            raise Unsupported("The local engine has no other to transfer to or from.", param=name)
+    if tokenizer is None:
+        for name in ("stop", "bad_words", "structured_outputs"):
+            if given.get(name):
+                raise Unsupported("The engine has no tokenizer, which this needs.", param=name)
+    if given.get("thinking_token_budget") is not None and request.reasoning_ended is False:
+        raise Unsupported("The local engine can't bound a model's reasoning.", param="thinking_token_budget")
+
+
+def bad_word_ids(words: list[str], tokenizer: Any) -> tuple[tuple[int, ...], ...]:
+    """The id sequences that must not appear: each word as it stands, and as it is written after a space."""
+    found: list[tuple[int, ...]] = []
+    for word in words:
+        bare = tuple(tokenizer.encode(word.lstrip()).ids)
+        spaced = tuple(tokenizer.encode(" " + word.lstrip()).ids)
+        for ids in (bare, spaced):
+            if ids and ids not in found:
+                found.append(ids)
+    return tuple(found)
