@@ -1,0 +1,69 @@
+"""A model's settings, template and vocabulary to the output formats it is parsed with."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from app.errors import StartupError
+from app.parsing.format import ReasoningFormat, ToolFormat
+
+__all__ = ("Plugins", "choose_format", "format_literals")
+
+GROUP = "isthmus.formats"
+
+
+class Plugins(Protocol):
+    """The part of :class:`app.registry.Registry` that loading a model asks."""
+
+    def find(self, group: str) -> dict[str, Any]:
+        """Everything of a group that loads, by name."""
+
+    def get(self, group: str, name: str) -> Any:
+        """One plugin; raises :class:`app.errors.StartupError`."""
+
+
+def format_literals(value: Any) -> Iterator[str]:
+    """Every string that a format writes or looks for; its samples and its own name are none of them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from format_literals(item)
+    elif isinstance(value, Struct):
+        for name in value.__struct_fields__:
+            if name not in ("name", "samples", "signature"):
+                yield from format_literals(getattr(value, name))
+    elif isinstance(value, Iterable):
+        for item in value:
+            yield from format_literals(item)
+
+
+def choose_format(
+    kind: Literal["tool", "reasoning"], setting: str, plugins: Plugins, templates: Mapping[str, str], added: set[str]
+) -> Any:
+    """The format that a setting names, or that the model shows, or None.
+
+    "auto" takes the format whose ``signature`` literals all stand in a chat template or are added tokens; the longest
+    signature wins.
+
+    Raises:
+        StartupError: the named format does not exist or is none of this kind.
+    """
+    if setting in ("", "none"):
+        return None
+    wanted = ToolFormat if kind == "tool" else ReasoningFormat
+    if setting != "auto":
+        found = plugins.get(GROUP, f"{kind}.{setting}")
+        if not isinstance(found, wanted):
+            raise StartupError(f"{GROUP}: {kind}.{setting} is a {type(found).__name__}, not a {wanted.__name__}")
+        return found
+    sources = "\0".join(templates.values())
+    best, best_length = None, 0
+    for name, candidate in sorted(plugins.find(GROUP).items()):
+        if not name.startswith(f"{kind}.") or not isinstance(candidate, wanted) or not candidate.signature:
+            continue
+        length = sum(map(len, candidate.signature))
+        if length > best_length and all(s in sources or s in added for s in candidate.signature):
+            best, best_length = candidate, length
+    return best

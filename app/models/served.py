@@ -1,0 +1,89 @@
+"""One served model, and all of them by name."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+
+from app.errors import ModelNotFound, StartupError
+from app.parsing.format import ReasoningFormat, ToolFormat
+from app.settings import ModelSettings
+from app.tokenizing.hf import HFTokenizer
+
+__all__ = ("Models", "ServedModel")
+
+
+class ServedModel(Struct, kw_only=True):
+    """A tokenizer, templates, formats, processor and engine under one name.
+
+    Frozen but for ``engine``, which starts after the models are loaded.
+    """
+
+    name: str
+    aliases: list[str]
+    settings: ModelSettings
+    source: Path
+    """The directory of its files."""
+    config: dict[str, Any]
+    """config.json."""
+    tokenizer: HFTokenizer
+    templates: dict[str, str] = field(default_factory=dict)
+    """Chat template sources by name; empty for a base model."""
+    renderer: Any = None
+    tool_format: ToolFormat | None = None
+    reasoning_format: ReasoningFormat | None = None
+    processor: Any = None
+    engine: Any = None
+    max_model_len: int
+    """Prompt and output together, in tokens."""
+    generation_defaults: dict[str, Any]
+    """The sampling parameters of generation_config.json."""
+    eos_token_ids: tuple[int, ...]
+    """Primary first."""
+    created: int
+    """Unix time, in seconds, at which it was loaded."""
+
+    @property
+    def model_type(self) -> str:
+        """The config's, "" where it has none."""
+        return str(self.config.get("model_type") or "")
+
+    @property
+    def vocab_size(self) -> int:
+        """The tokenizer's, or the model's own where that is larger."""
+        return self.tokenizer.vocab_size
+
+
+class Models:
+    """All served models, in the order of the settings.
+
+    Raises:
+        StartupError: two have a name or an alias in common.
+    """
+
+    def __init__(self, models: Iterable[ServedModel]) -> None:
+        self._models = list(models)
+        self._by_name: dict[str, ServedModel] = {}
+        for model in self._models:
+            for name in dict.fromkeys((model.name, *model.aliases)):
+                if name in self._by_name:
+                    raise StartupError(f"models: the name {name!r} is given twice")
+                self._by_name[name] = model
+
+    def get(self, name: str | None) -> ServedModel:
+        """The model of that name or alias; the first one where no name is given.
+
+        Raises:
+            ModelNotFound: none is.
+        """
+        model = self._by_name.get(name) if name else next(iter(self._models), None)
+        if model is None:
+            raise ModelNotFound(name or "", list(self._by_name))
+        return model
+
+    def __iter__(self) -> Iterator[ServedModel]:
+        return iter(self._models)
+
+    def __len__(self) -> int:
+        return len(self._models)
