@@ -28,7 +28,7 @@ IO_OPTIONS = {"image": frozenset({"rgba_background_color"}), "video": frozenset(
 
 
 class PreparedItem(Struct, frozen=True):
-    """One item. ``item`` is None where no tensors were wanted, ``metadata`` also where the model has no light fields."""
+    """One item. ``item`` is None where no tensors were wanted, ``metadata`` also where a model has no light fields."""
 
     modality: str
     hash: str
