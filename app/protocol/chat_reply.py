@@ -86,19 +86,19 @@ class ChatReplyMessage(Struct, kw_only=True):
     role: str = "assistant"
     content: str | None = None
     refusal: None = None
-    annotations: None | UnsetType = UNSET
-    audio: None | UnsetType = UNSET
-    function_call: None | UnsetType = UNSET
+    annotations: UnsetType | None = UNSET
+    audio: UnsetType | None = UNSET
+    function_call: UnsetType | None = UNSET
     tool_calls: list[ToolCall] | UnsetType = UNSET
-    reasoning: str | None | UnsetType = UNSET
+    reasoning: str | UnsetType | None = UNSET
 
 
 class ChatDelta(Struct, kw_only=True):
     """What a chunk adds to the message."""
 
-    role: str | None | UnsetType = UNSET
-    content: str | None | UnsetType = UNSET
-    reasoning: str | None | UnsetType = UNSET
+    role: str | UnsetType | None = UNSET
+    content: str | UnsetType | None = UNSET
+    reasoning: str | UnsetType | None = UNSET
     tool_calls: list[ToolCallDelta] | UnsetType = UNSET
 
 
@@ -109,10 +109,10 @@ class ChatChoice(Struct, kw_only=True):
     message: ChatReplyMessage
     logprobs: ChatLogprobs | None = None
     finish_reason: str | None = None
-    stop_reason: int | str | None | UnsetType = UNSET
-    token_ids: list[int] | None | UnsetType = UNSET
+    stop_reason: int | str | UnsetType | None = UNSET
+    token_ids: list[int] | UnsetType | None = UNSET
     routed_experts: Any | UnsetType = UNSET
-    weight_versions: list[dict[str, Any]] | None | UnsetType = UNSET
+    weight_versions: list[dict[str, Any]] | UnsetType | None = UNSET
 
 
 class ChatChunkChoice(Struct, kw_only=True):
@@ -122,9 +122,9 @@ class ChatChunkChoice(Struct, kw_only=True):
     delta: ChatDelta
     logprobs: ChatLogprobs | None = None
     finish_reason: str | None = None
-    stop_reason: int | str | None | UnsetType = UNSET
-    token_ids: list[int] | None | UnsetType = UNSET
-    weight_versions: list[dict[str, Any]] | None | UnsetType = UNSET
+    stop_reason: int | str | UnsetType | None = UNSET
+    token_ids: list[int] | UnsetType | None = UNSET
+    weight_versions: list[dict[str, Any]] | UnsetType | None = UNSET
 
 
 class ChatCompletion(Struct, kw_only=True):
@@ -135,15 +135,15 @@ class ChatCompletion(Struct, kw_only=True):
     created: int
     model: str
     choices: list[ChatChoice]
-    service_tier: None | UnsetType = UNSET
-    system_fingerprint: None | UnsetType = UNSET
+    service_tier: UnsetType | None = UNSET
+    system_fingerprint: UnsetType | None = UNSET
     usage: GenerateUsage | None = None
-    prompt_logprobs: list[dict[str, Any] | None] | None | UnsetType = UNSET
-    prompt_token_ids: list[int] | None | UnsetType = UNSET
-    prompt_text: None | UnsetType = UNSET
-    kv_transfer_params: dict[str, Any] | None | UnsetType = UNSET
-    ec_transfer_params: dict[str, Any] | None | UnsetType = UNSET
-    metrics: dict[str, Any] | None | UnsetType = UNSET
+    prompt_logprobs: list[dict[str, Any] | None] | UnsetType | None = UNSET
+    prompt_token_ids: list[int] | UnsetType | None = UNSET
+    prompt_text: UnsetType | None = UNSET
+    kv_transfer_params: dict[str, Any] | UnsetType | None = UNSET
+    ec_transfer_params: dict[str, Any] | UnsetType | None = UNSET
+    metrics: dict[str, Any] | UnsetType | None = UNSET
 
 
 class ChatChunk(Struct, kw_only=True):
@@ -154,12 +154,12 @@ class ChatChunk(Struct, kw_only=True):
     created: int
     model: str
     choices: list[ChatChunkChoice]
-    usage: GenerateUsage | None | UnsetType = UNSET
-    system_fingerprint: None | UnsetType = UNSET
-    prompt_token_ids: list[int] | None | UnsetType = UNSET
-    prompt_text: None | UnsetType = UNSET
-    metrics: dict[str, Any] | None | UnsetType = UNSET
-    kv_transfer_params: dict[str, Any] | None | UnsetType = UNSET
+    usage: GenerateUsage | UnsetType | None = UNSET
+    system_fingerprint: UnsetType | None = UNSET
+    prompt_token_ids: list[int] | UnsetType | None = UNSET
+    prompt_text: UnsetType | None = UNSET
+    metrics: dict[str, Any] | UnsetType | None = UNSET
+    kv_transfer_params: dict[str, Any] | UnsetType | None = UNSET
 
 
 class ErrorBody(Struct, kw_only=True):

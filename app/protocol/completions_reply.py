@@ -28,12 +28,12 @@ class CompletionChoice(Struct, kw_only=True):
     text: str
     logprobs: CompletionLogprobs | None = None
     finish_reason: str | None = None
-    stop_reason: int | str | None | UnsetType = UNSET
-    token_ids: list[int] | None | UnsetType = UNSET
-    prompt_logprobs: list[dict[str, Any] | None] | None | UnsetType = UNSET
-    prompt_token_ids: list[int] | None | UnsetType = UNSET
+    stop_reason: int | str | UnsetType | None = UNSET
+    token_ids: list[int] | UnsetType | None = UNSET
+    prompt_logprobs: list[dict[str, Any] | None] | UnsetType | None = UNSET
+    prompt_token_ids: list[int] | UnsetType | None = UNSET
     routed_experts: Any | UnsetType = UNSET
-    weight_versions: list[dict[str, Any]] | None | UnsetType = UNSET
+    weight_versions: list[dict[str, Any]] | UnsetType | None = UNSET
 
 
 class CompletionChunkChoice(Struct, kw_only=True):
@@ -43,10 +43,10 @@ class CompletionChunkChoice(Struct, kw_only=True):
     text: str
     logprobs: CompletionLogprobs | None = None
     finish_reason: str | None = None
-    stop_reason: int | str | None | UnsetType = UNSET
-    prompt_token_ids: list[int] | None | UnsetType = UNSET
-    token_ids: list[int] | None | UnsetType = UNSET
-    weight_versions: list[dict[str, Any]] | None | UnsetType = UNSET
+    stop_reason: int | str | UnsetType | None = UNSET
+    prompt_token_ids: list[int] | UnsetType | None = UNSET
+    token_ids: list[int] | UnsetType | None = UNSET
+    weight_versions: list[dict[str, Any]] | UnsetType | None = UNSET
 
 
 class Completion(Struct, kw_only=True):
@@ -57,12 +57,12 @@ class Completion(Struct, kw_only=True):
     created: int
     model: str
     choices: list[CompletionChoice]
-    service_tier: None | UnsetType = UNSET
-    system_fingerprint: None | UnsetType = UNSET
+    service_tier: UnsetType | None = UNSET
+    system_fingerprint: UnsetType | None = UNSET
     usage: GenerateUsage | None = None
-    kv_transfer_params: dict[str, Any] | None | UnsetType = UNSET
-    ec_transfer_params: dict[str, Any] | None | UnsetType = UNSET
-    metrics: dict[str, Any] | None | UnsetType = UNSET
+    kv_transfer_params: dict[str, Any] | UnsetType | None = UNSET
+    ec_transfer_params: dict[str, Any] | UnsetType | None = UNSET
+    metrics: dict[str, Any] | UnsetType | None = UNSET
 
 
 class CompletionChunk(Struct, kw_only=True):
@@ -73,7 +73,7 @@ class CompletionChunk(Struct, kw_only=True):
     created: int
     model: str
     choices: list[CompletionChunkChoice]
-    usage: GenerateUsage | None | UnsetType = UNSET
-    system_fingerprint: None | UnsetType = UNSET
-    metrics: dict[str, Any] | None | UnsetType = UNSET
-    kv_transfer_params: dict[str, Any] | None | UnsetType = UNSET
+    usage: GenerateUsage | UnsetType | None = UNSET
+    system_fingerprint: UnsetType | None = UNSET
+    metrics: dict[str, Any] | UnsetType | None = UNSET
+    kv_transfer_params: dict[str, Any] | UnsetType | None = UNSET
