@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from app.tokenizing.tokenizer import Tokenizer
-
 __all__ = ("DialectModel",)
 
 
@@ -20,8 +18,8 @@ class DialectModel(Protocol):
         """Prompt and output together, in tokens."""
 
     @property
-    def tokenizer(self) -> Tokenizer:
-        """For the bounds of token ids."""
+    def vocab_size(self) -> int:
+        """Token ids are below it."""
 
     @property
     def tool_format(self) -> object | None:

@@ -15,9 +15,9 @@ def check_token_ids(ids: Sequence[Any], model: DialectModel, *, param: str) -> l
     if not ids:
         raise InvalidRequest("A prompt of token ids needs at least one id.", param=param)
     for position, token in enumerate(ids):
-        if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < model.tokenizer.vocab_size:
+        if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < model.vocab_size:
             raise InvalidRequest(
-                f"Token ids of '{model.name}' are integers from 0 to {model.tokenizer.vocab_size - 1}.",
+                f"Token ids of '{model.name}' are integers from 0 to {model.vocab_size - 1}.",
                 param=f"{param}[{position}]",
             )
     return list(ids)

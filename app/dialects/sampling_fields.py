@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.errors import InvalidRequest
+from app.errors import InvalidRequest, Unsupported
 from app.protocol.generate import StructuredOutputs
 from app.protocol.request_fields import SamplingFields, TokenFields
 from app.protocol.usage import StreamOptions
@@ -23,6 +23,7 @@ def read_sampling(
     *,
     max_tokens: int | None,
     max_tokens_param: str = "max_tokens",
+    stream: bool | None = False,
     n: int = 1,
     logprobs: int | None = None,
     prompt_logprobs: int | None = None,
@@ -33,7 +34,9 @@ def read_sampling(
     finer: dict[str, Any] = {}
     if isinstance(request, TokenFields):
         if request.use_beam_search:
-            raise InvalidRequest("Beam search is not served.", param="use_beam_search")
+            raise Unsupported("Beam search is not served.", param="use_beam_search")
+        if stream and request.prompt_logprobs not in (None, 0):
+            raise InvalidRequest("`prompt_logprobs` are not sent in a stream.", param="prompt_logprobs")
         finer = {
             "min_tokens": request.min_tokens or 0,
             "bad_words": request.bad_words or [],

@@ -1,11 +1,11 @@
 """Rendering options that several dialects share, checked and brought into ``TemplateOptions``' terms."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from app.errors import InvalidRequest
 from app.rendering.limits import EFFORTS
 
-__all__ = ("check_trust", "read_effort", "read_mm_payload", "read_side")
+__all__ = ("check_truncation", "read_effort", "read_mm_payload", "read_side")
 
 
 def read_effort(effort: str | None, *, param: str = "reasoning_effort") -> str | None:
@@ -32,3 +32,10 @@ def read_mm_payload(payload: str | None, return_mm_kwargs: bool | None = None) -
     if payload == "none":
         return "none"
     raise InvalidRequest("`mm_payload` is tensors or none.", param="mm_payload")
+
+
+def check_truncation(keep: int | None) -> int | None:
+    """Tokens of the prompt to keep; -1 is "as many as leave room for one"."""
+    if keep is not None and keep < -1:
+        raise InvalidRequest("`truncate_prompt_tokens` is a number of tokens, or -1.", param="truncate_prompt_tokens")
+    return keep

@@ -37,7 +37,7 @@ class ChatMessage(Struct, frozen=True, kw_only=True):
     """One message. Parts are objects with a ``type``: text, image_url, video_url, input_audio and their aliases."""
 
     role: Annotated[str, Meta(description="system, developer, user, assistant or tool; others reach the template.")]
-    content: str | list[dict[str, Any]] | None | UnsetType = UNSET
+    content: str | list[dict[str, Any]] | UnsetType | None = UNSET
     name: str | None = None
     tool_calls: list[ChatToolCall] | None = None
     tool_call_id: str | None = None
@@ -94,9 +94,9 @@ class ChatRequest(TokenFields, frozen=True, kw_only=True):
     continue_final_message: Annotated[
         bool | None, Meta(description="The last message is continued; not with `add_generation_prompt: true`.")
     ] = None
-    add_special_tokens: Annotated[bool | None, Meta(description="The tokenizer's own BOS on top of the template's.")] = (
-        False
-    )
+    add_special_tokens: Annotated[
+        bool | None, Meta(description="The tokenizer's own BOS on top of the template's.")
+    ] = False
     documents: Annotated[list[dict[str, Any]] | None, Meta(description="For templates that cite documents.")] = None
     chat_template: Annotated[
         str | None, Meta(description="Name of one of the model's templates; a text only where the server trusts it.")

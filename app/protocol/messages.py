@@ -79,9 +79,9 @@ class MessagesRequest(CountTokensRequest, frozen=True, kw_only=True):
     top_p: float | None = None
     top_k: int | None = None
     metadata: Annotated[dict[str, Any] | None, Meta(description="Ignored.")] = None
-    mm_payload: Annotated[
-        str | None, Meta(description="tensors (default), or none: hashes and placeholders only.")
-    ] = None
+    mm_payload: Annotated[str | None, Meta(description="tensors (default), or none: hashes and placeholders only.")] = (
+        None
+    )
     cache_salt: Annotated[str | None, Meta(description="Keeps prefix caches apart.")] = None
     watermarking: bool | None = None
     kv_transfer_params: dict[str, Any] | None = None

@@ -42,9 +42,9 @@ class RenderFields(Struct, frozen=True, kw_only=True):
         dict[str, dict[str, Any]] | None,
         Meta(description="Loading options per modality; only where the server trusts requests."),
     ] = None
-    mm_payload: Annotated[
-        str | None, Meta(description="tensors (default), or none: hashes and placeholders only.")
-    ] = None
+    mm_payload: Annotated[str | None, Meta(description="tensors (default), or none: hashes and placeholders only.")] = (
+        None
+    )
     return_mm_kwargs: Annotated[bool | None, Meta(description="Older spelling: false is `mm_payload: none`.")] = None
 
 

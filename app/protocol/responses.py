@@ -31,7 +31,7 @@ class TextOptions(Struct, frozen=True, kw_only=True):
     verbosity: Annotated[str | None, Meta(description="Accepted, without effect.")] = None
 
 
-class ResponsesStreamOptions(StreamOptions, frozen=True, kw_only=True):
+class ResponsesStreamOptions(StreamOptions, kw_only=True):
     """``include_obfuscation`` is accepted; nothing is obfuscated."""
 
     include_obfuscation: bool | None = None

@@ -20,7 +20,9 @@ class TokenizeRequest(Struct, frozen=True, kw_only=True):
     """Text (``prompt``) or a conversation (``messages``) to be counted and tokenised; one of the two."""
 
     prompt: Annotated[str | UnsetType, Meta(description="Text, taken as it is.")] = UNSET
-    messages: Annotated[list[ChatMessage] | UnsetType, Meta(description="A conversation for the chat template.")] = UNSET
+    messages: Annotated[list[ChatMessage] | UnsetType, Meta(description="A conversation for the chat template.")] = (
+        UNSET
+    )
     model: Annotated[str | None, Meta(description="A served model's name; unset: the first one.")] = None
     add_special_tokens: Annotated[
         bool | None, Meta(description="The tokenizer's own BOS and the like; unset: true for text, false for chat.")

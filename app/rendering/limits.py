@@ -9,6 +9,7 @@ __all__ = (
     "MAX_LOGPROB_TOKEN_IDS",
     "MAX_PROMPTS",
     "MAX_STOP_STRINGS",
+    "TOKEN_IDS",
 )
 
 MAX_CHOICES = 16_384
@@ -31,3 +32,6 @@ INT64 = range(-(2**63), 2**63)
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """Reasoning efforts, least first."""
+
+TOKEN_IDS = range(2**31)
+"""What can be a token id of some vocabulary."""

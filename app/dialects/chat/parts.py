@@ -8,7 +8,13 @@ from app.rendering.conversation import Media, Part, Text
 
 __all__ = ("read_content", "read_media", "read_part")
 
-_TEXT_FIELDS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal", "thinking": "thinking"}
+_TEXT_FIELDS = {
+    "text": "text",
+    "input_text": "text",
+    "output_text": "text",
+    "refusal": "refusal",
+    "thinking": "thinking",
+}
 """Type of a text part to the field that holds the text."""
 
 _MEDIA_FIELDS: Mapping[str, tuple[str, Literal["image", "video", "audio"]]] = {
@@ -57,9 +63,7 @@ def _read_text(part: Mapping[str, Any], kind: str, field: str, param: str) -> Te
     return Text(text, {key: value for key, value in part.items() if key not in ("type", field)})
 
 
-def read_media(
-    part: Mapping[str, Any], field: str, modality: Literal["image", "video", "audio"], param: str
-) -> Media:
+def read_media(part: Mapping[str, Any], field: str, modality: Literal["image", "video", "audio"], param: str) -> Media:
     """An image, video or audio part: ``{field: url | {"url": …, "detail": …}}``, ``detail`` and ``uuid`` beside it."""
     if part.get("file_id") is not None:
         raise Unsupported("Files by id are not served; give the content as a URL.", param=f"{param}.file_id")

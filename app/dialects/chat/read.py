@@ -10,13 +10,13 @@ from app.dialects.model import DialectModel
 from app.dialects.passthrough import read_fields
 from app.dialects.prompt_ids import reused_prompt
 from app.dialects.sampling_fields import read_sampling, read_stream_options
-from app.dialects.template_fields import read_effort, read_mm_payload, read_side
+from app.dialects.template_fields import check_truncation, read_effort, read_mm_payload, read_side
 from app.dialects.tool_choice import ToolChoice, check_tool_choice
 from app.errors import InvalidRequest
 from app.protocol.chat import ChatRequest
 from app.rendering.conversation import Conversation
 from app.rendering.request import NamedTool, RenderInput, SamplingRequest, TemplateOptions
-from app.rendering.sampling import check_sampling
+from app.rendering.sampling_checks import check_sampling
 
 __all__ = ("read", "read_template")
 
@@ -43,7 +43,7 @@ def read(request: ChatRequest, *, model: DialectModel, request_id: str | None = 
         raise InvalidRequest(
             "A named tool is itself a constraint: leave out `structured_outputs`.", param="structured_outputs"
         )
-    check_sampling(sampling, model.generation_defaults, model.max_model_len, stream=bool(request.stream))
+    check_sampling(sampling, model.generation_defaults, model.max_model_len)
     prompt_ids = None if request.echo else reused_prompt(through.prompt_token_ids, conversation, model)
     return RenderInput(
         dialect="chat",
@@ -107,6 +107,7 @@ def _read_sampling(request: ChatRequest, extra_args: dict[str, Any] | None) -> S
         request,
         max_tokens=request.max_completion_tokens if newer else request.max_tokens,
         max_tokens_param="max_completion_tokens" if newer else "max_tokens",
+        stream=request.stream,
         n=1 if request.n is None else request.n,
         logprobs=top if request.logprobs and request.logprob_token_ids is None else None,
         prompt_logprobs=top if request.echo and request.prompt_logprobs is None else request.prompt_logprobs,
@@ -133,7 +134,7 @@ def read_template(request: ChatRequest) -> TemplateOptions:
         kwargs=request.chat_template_kwargs or {},
         reasoning_effort=read_effort(request.reasoning_effort),
         add_special_tokens=bool(request.add_special_tokens),
-        truncate_prompt_tokens=request.truncate_prompt_tokens,
+        truncate_prompt_tokens=check_truncation(request.truncate_prompt_tokens),
         truncation_side=read_side(request.truncation_side),
         return_token_offsets=bool(request.return_token_offsets),
         mm_payload=read_mm_payload(request.mm_payload, request.return_mm_kwargs),
