@@ -1,0 +1,273 @@
+"""A RenderInput to the GenerateRequest that every render endpoint answers."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from app.errors import InvalidRequest
+from app.parsing.format import ReasoningFormat, ToolFormat
+from app.parsing.reasoning_state import reasoning_ended
+from app.protocol.generate import Features, GenerateRequest, ParseContext, ReasoningKwargs
+from app.rendering.conversation import Conversation, Media
+from app.rendering.encoder import PromptEncoder
+from app.rendering.media import MediaEncoder, media_of
+from app.rendering.normalise import tool_dict
+from app.rendering.prompt import LONG_WORK, SHORT_CHARS, PromptWriter, WrittenPrompt, in_thread
+from app.rendering.provenance import NO_SHIELD, Shield
+from app.rendering.request import NamedTool, RenderInput, TemplateOptions
+from app.rendering.sampling import resolve
+from app.rendering.templates import ChatTemplates
+from app.rendering.truncation import droppable, kept_range, kept_tokens, shifted, without_oldest
+from app.tokenizing.tokenizer import Encoded, Tokenizer
+
+__all__ = ("Renderer",)
+
+
+class Renderer:
+    """Renders for one served model; one instance serves all requests, on one event loop.
+
+    Args:
+        name: the served name, for error texts.
+        tokenizer: the model's.
+        max_model_len: prompt and output together, in tokens.
+        templates: its chat templates; None for a model that has none.
+        encoder: a prompt encoder that stands for the templates.
+        tool_format, reasoning_format: what reads its outputs; None for none.
+        generation_defaults: its ``generation_config.json``.
+        chat_template_kwargs: the server's defaults, under a request's own.
+        shield: provenance; ``NO_SHIELD`` for a model with ``special_tokens_in_text = "control"``.
+        media: how it takes images and videos; None: text only.
+        trust_request_mm_kwargs: whether a request may bring ``mm_processor_kwargs`` and ``media_io_kwargs``.
+        template_timeout_s: time for one template render, in seconds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tokenizer: Tokenizer,
+        *,
+        max_model_len: int,
+        templates: ChatTemplates | None = None,
+        encoder: PromptEncoder | None = None,
+        tool_format: ToolFormat | None = None,
+        reasoning_format: ReasoningFormat | None = None,
+        generation_defaults: Mapping[str, Any] = {},
+        chat_template_kwargs: Mapping[str, Any] = {},
+        shield: Shield = NO_SHIELD,
+        media: MediaEncoder | None = None,
+        trust_request_mm_kwargs: bool = False,
+        template_timeout_s: float = 30,
+    ) -> None:
+        self.name = name
+        self.tokenizer = tokenizer
+        self.max_model_len = max_model_len
+        self.encoder = encoder
+        self.tool_format = tool_format
+        self.reasoning_format = reasoning_format
+        self.generation_defaults = generation_defaults
+        self.media = media
+        self.trust_request_mm_kwargs = trust_request_mm_kwargs
+        placeholder: Callable[[Media], str] | None = media.placeholder if media is not None else None
+        self.writer = PromptWriter(
+            tokenizer,
+            templates=templates,
+            encoder=encoder,
+            shield=shield,
+            default_kwargs=chat_template_kwargs,
+            max_model_len=max_model_len,
+            template_timeout_s=template_timeout_s,
+            placeholder=placeholder,
+        )
+
+    async def render(self, request: RenderInput) -> GenerateRequest:
+        """The prompt's ids with all that generating and derendering need.
+
+        Raises:
+            InvalidRequest: an empty conversation; media for a text model; a template that the request may not bring,
+                that refuses the conversation, fails or costs too much; ids outside the vocabulary; a prompt that is
+                empty, too long for the context or leaves no room; ``param`` names the field.
+            BadMedia: an image or video could not be had.
+        """
+        options = request.template
+        features: Features | None = None
+        kwargs: dict[str, Any] | None = None
+        offsets: list[tuple[int, int]] | None = None
+        if request.token_ids is not None:
+            ids = self.checked_ids(request)
+            if request.conversation is not None:
+                kwargs = self.kwargs_of(request.conversation, request)
+        elif request.text is not None:
+            encoded = await self.encode_text(request.text, options)
+            ids, offsets = encoded.ids, encoded.offsets
+        else:
+            assert request.conversation is not None
+            ids, offsets, features, kwargs = await self.prompt(request.conversation, request)
+        keep = kept_tokens(options.truncate_prompt_tokens, self.max_model_len)
+        if keep is not None and len(ids) > keep:
+            start, end = kept_range(len(ids), keep, options.truncation_side)
+            features = shifted(features, start, end)
+            ids = ids[start:end]
+            offsets = offsets[start:end] if offsets is not None else None
+        self.check_length(ids, request)
+        return self.answer(request, ids, offsets, features, kwargs)
+
+    async def prompt(
+        self, conversation: Conversation, request: RenderInput
+    ) -> tuple[list[int], list[tuple[int, int]] | None, Features | None, dict[str, Any]]:
+        """Ids, offsets, features and effective kwargs of a conversation, its oldest items dropped if it asks so."""
+        options = request.template
+        self.check_media(conversation, options)
+        written = await self.writer.write(conversation, options, request.dialect)
+        if options.drop_oldest_items and len(written.encoded.ids) >= self.max_model_len:
+            conversation, written = await self.shortened(conversation, request, written)
+        media = media_of(conversation)
+        if not media or self.media is None:
+            return written.encoded.ids, written.encoded.offsets, None, written.kwargs
+        expanded = await self.media.expand(media, written.encoded, options)
+        return expanded.ids, expanded.offsets, expanded.features, written.kwargs
+
+    async def shortened(
+        self, conversation: Conversation, request: RenderInput, written: WrittenPrompt
+    ) -> tuple[Conversation, WrittenPrompt]:
+        """The longest end of the conversation that leaves room for a token, by bisection."""
+        places = droppable(conversation.messages)
+        best = (conversation, written)
+        low, high = 0, len(places)
+        while low < high:
+            middle = (low + high) // 2
+            shorter = Conversation(
+                messages=without_oldest(conversation.messages, places[middle]),
+                tools=conversation.tools,
+                documents=conversation.documents,
+            )
+            try:
+                found = await self.writer.write(shorter, request.template, request.dialect)
+            except InvalidRequest:
+                # A template may refuse to begin here (with the assistant, say); a later place is tried.
+                low = middle + 1
+                continue
+            if len(found.encoded.ids) < self.max_model_len:
+                best, high = (shorter, found), middle
+            else:
+                low = middle + 1
+        return best
+
+    def check_media(self, conversation: Conversation, options: TemplateOptions) -> None:
+        """Refuse media, and options for them, that are not served here."""
+        if not self.trust_request_mm_kwargs:
+            for field in ("mm_processor_kwargs", "media_io_kwargs"):
+                if getattr(options, field):
+                    raise InvalidRequest(
+                        f"This server takes no {field} from requests (`trust_request_mm_kwargs`).", param=field
+                    )
+        if self.media is None:
+            for item in media_of(conversation):
+                raise InvalidRequest(
+                    f"'{self.name}' is a text model and takes no {item.modality}.", param=item.param or "messages"
+                )
+
+    async def encode_text(self, text: str, options: TemplateOptions) -> Encoded:
+        """Ids of a raw prompt, which is all the caller's own: control tokens in it are control tokens."""
+        if options.truncate_prompt_tokens is None:
+            self.writer.check_characters(text)
+
+        def work() -> Encoded:
+            return self.tokenizer.encode(
+                text, add_special_tokens=options.add_special_tokens, offsets=options.return_token_offsets
+            )
+
+        return work() if len(text) <= SHORT_CHARS else await in_thread(LONG_WORK, work)
+
+    def checked_ids(self, request: RenderInput) -> list[int]:
+        """The caller's ids, if the vocabulary has them all."""
+        ids = request.token_ids or []
+        size = self.tokenizer.vocab_size
+        if ids and not 0 <= min(ids) <= max(ids) < size:
+            raise InvalidRequest(f"Token ids of '{self.name}' are integers from 0 to {size - 1}.", param="prompt")
+        return ids
+
+    def check_length(self, ids: list[int], request: RenderInput) -> None:
+        """Refuse an empty prompt, and one that is longer than the context."""
+        if not ids:
+            param = "prompt" if request.conversation is None else "messages"
+            raise InvalidRequest("The prompt has no tokens.", param=param)
+        if len(ids) > self.max_model_len:
+            raise InvalidRequest(
+                f"The prompt has {len(ids)} tokens; this model's context has {self.max_model_len}, output included.",
+                param="input_tokens",
+            )
+
+    def kwargs_of(self, conversation: Conversation, request: RenderInput) -> dict[str, Any]:
+        """The effective kwargs of a conversation that is not rendered, as its ids are known."""
+
+        def honours_none() -> bool:
+            if self.encoder is not None:
+                return self.encoder.honours_no_effort
+            templates = self.writer.templates
+            return templates is not None and templates.choose(None, has_tools=False).honours_no_effort
+
+        return self.writer.effective_kwargs(conversation, request.template, request.dialect, honours_none)
+
+    def answer(
+        self,
+        request: RenderInput,
+        ids: list[int],
+        offsets: list[tuple[int, int]] | None,
+        features: Features | None,
+        kwargs: dict[str, Any] | None,
+    ) -> GenerateRequest:
+        """The generate request for a finished prompt; ``kwargs`` None for completions, which are never parsed."""
+        sampling = resolve(
+            request,
+            prompt_len=len(ids),
+            max_model_len=self.max_model_len,
+            defaults=self.generation_defaults,
+            tool_format=self.tool_format,
+            reasoning_format=self.reasoning_format,
+        )
+        ended: bool | None = None
+        reasoning_kwargs: ReasoningKwargs | None = None
+        context: ParseContext | None = None
+        if kwargs is not None:
+            if request.dialect != "responses":
+                ended = self.reasoning_ended(ids, kwargs, request.include_reasoning)
+            if self.reasoning_format is not None:
+                reasoning_kwargs = ReasoningKwargs(chat_template_kwargs=kwargs)
+            context = self.parse_context(request, {} if self.encoder is not None else kwargs)
+        return GenerateRequest(
+            request_id=request.request_id,
+            token_ids=ids,
+            token_offsets=offsets,
+            features=features,
+            sampling_params=sampling,
+            model=request.model,
+            reasoning_ended=ended,
+            reasoning_parser_kwargs=reasoning_kwargs,
+            return_token_ids=request.return_token_ids,
+            parse_context=context,
+            stream=request.stream,
+            stream_options=request.stream_options,
+            cache_salt=request.cache_salt,
+            priority=request.priority,
+            kv_transfer_params=request.kv_transfer_params,
+            ec_transfer_params=request.ec_transfer_params,
+        )
+
+    def reasoning_ended(self, ids: list[int], kwargs: Mapping[str, Any], include_reasoning: bool) -> bool | None:
+        """Whether the prompt leaves reasoning closed; true also where the caller does not want it."""
+        return True if not include_reasoning else reasoning_ended(self.reasoning_format, self.tokenizer, ids, kwargs)
+
+    def parse_context(self, request: RenderInput, kwargs: dict[str, Any]) -> ParseContext:
+        """What derendering needs of the request, so that the request itself need not be kept."""
+        conversation = request.conversation
+        assert conversation is not None
+        choice: Any = request.tool_choice
+        if isinstance(choice, NamedTool):
+            choice = {"type": "function", "function": {"name": choice.name}}
+        return ParseContext(
+            tools=None if conversation.tools is None else [tool_dict(tool) for tool in conversation.tools],
+            tool_choice=choice,
+            parallel_tool_calls=request.parallel_tool_calls,
+            include_reasoning=request.include_reasoning,
+            chat_template_kwargs=kwargs,
+            history_tool_call_cnt=sum(len(message.tool_calls) for message in conversation.messages),
+        )
