@@ -82,6 +82,7 @@ def run(**options: Any) -> None:
 @click.command("models")
 def models() -> None:
     """Say which models are configured and whether each of them loads; exit code 1 where one doesn't."""
+    from app.http.startup import describe
     from app.models import load_models
 
     settings = _settings()
@@ -96,9 +97,9 @@ def models() -> None:
             (model,) = asyncio.run(load_models(single, registry))
         except StartupError as error:
             failed = True
-            click.echo(f"{entry.name}: does not load: {error.message}")
+            click.echo(f"does not load: {error.message}")
         else:
-            click.echo(f"{entry.name}: loads; {describe(model)}")
+            click.echo(f"loads: {describe(model, registry)}")
     sys.exit(1 if failed else 0)
 
 
@@ -121,20 +122,6 @@ def plugins() -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:
         click.echo("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]))
-
-
-def describe(model: Any) -> str:
-    """A served model in one line, for start-up and ``litestar models``."""
-    parts = [f"{model.source}", f"{model.max_model_len} tokens"]
-    for kind in ("tool_format", "reasoning_format", "processor"):
-        chosen = getattr(model, kind, None)
-        if chosen is not None:
-            parts.append(f"{kind} {getattr(chosen, 'name', type(chosen).__name__)}")
-    if model.settings.engine:
-        parts.append(f"engine {model.settings.engine}")
-    if model.aliases:
-        parts.append(f"also called {', '.join(model.aliases)}")
-    return ", ".join(parts)
 
 
 def _settings() -> Settings:

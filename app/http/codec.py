@@ -1,8 +1,8 @@
 """Request bodies straight into their structs, and replies straight into bytes."""
 
 import inspect
-from collections.abc import Generator
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Generator, Iterable
+from typing import Any, ClassVar, TypeVar, cast
 
 import msgspec
 from litestar import Response
@@ -14,7 +14,7 @@ from litestar.plugins import OpenAPISchemaPlugin
 
 from app.errors import InvalidRequest
 
-__all__ = ("StructDTO", "StructDocs", "UnsupportedMediaType", "encode", "reply")
+__all__ = ("StructDTO", "StructDocs", "UnsupportedMediaType", "decode", "encode", "read_body", "reply")
 
 T = TypeVar("T")
 encode = msgspec.json.Encoder().encode
@@ -30,6 +30,37 @@ class UnsupportedMediaType(HTTPException):
 
     status_code = 415
     detail = "Only application/json is taken."
+
+
+def decode(decoder: msgspec.json.Decoder[Any], headers: Iterable[tuple[bytes, bytes]], body: bytes) -> Any:
+    """A JSON body as the decoder's type.
+
+    Raises:
+        UnsupportedMediaType: the body says it is something else; one that says nothing is taken as JSON.
+        InvalidRequest: there is no body.
+        msgspec.DecodeError: it is no JSON, or not of this shape.
+    """
+    for name, value in headers:
+        if name == b"content-type":
+            kind = value.partition(b";")[0].strip().lower()
+            if kind != b"application/json" and not kind.endswith(b"+json"):
+                raise UnsupportedMediaType()
+            break
+    if not body or body.isspace():
+        raise InvalidRequest("The body is empty; a JSON object is needed.")
+    return decoder.decode(body)
+
+
+async def read_body(receive: Any) -> bytes:
+    """A request's whole body."""
+    message = await receive()
+    if not message.get("more_body"):
+        return cast("bytes", message.get("body", b""))
+    parts = [message.get("body", b"")]
+    while message.get("more_body"):
+        message = await receive()
+        parts.append(message.get("body", b""))
+    return b"".join(parts)
 
 
 class StructDTO(AbstractDTO[T]):
@@ -67,12 +98,7 @@ class StructDTO(AbstractDTO[T]):
     def decode_bytes(self, value: bytes) -> Any:
         """The body as the struct; msgspec's errors reach the exception handlers unchanged."""
         connection = self.asgi_connection
-        kind = connection.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-        if kind != "application/json" and not kind.endswith("+json"):
-            raise UnsupportedMediaType()
-        if not value.strip():
-            raise InvalidRequest("The body is empty; a JSON object is needed.")
-        return self.decoders[connection.route_handler.handler_id].decode(value)
+        return decode(self.decoders[connection.route_handler.handler_id], connection.scope["headers"], value)
 
 
 class StructDocs(OpenAPISchemaPlugin):

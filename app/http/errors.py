@@ -21,7 +21,7 @@ from litestar.exceptions import HTTPException
 from app import errors
 from app.http.exchange import exchange_of
 
-__all__ = ("EXCEPTION_HANDLERS", "Family", "Refusal", "envelope", "family", "refusal")
+__all__ = ("EXCEPTION_HANDLERS", "Family", "Refusal", "envelope", "family", "public_status", "refusal", "send_error")
 
 log = logging.getLogger("isthmus")
 
@@ -152,12 +152,25 @@ def public_status(fault: Refusal, of: Family) -> int:
     return 400 if fault.status == 422 and of != "vllm" else fault.status
 
 
-def _reply(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    of = family(request.scope["path"])
+def _answer(scope: Any, error: BaseException) -> tuple[int, bytes, dict[str, str]]:
+    of = family(scope["path"])
     fault = refusal(error)
-    body = msgspec.json.encode(envelope(fault, of, exchange_of(request.scope).request_id))
-    status = public_status(fault, of)
-    return Response(body, status_code=status, media_type="application/json", headers=fault.headers)
+    body = msgspec.json.encode(envelope(fault, of, exchange_of(scope).request_id))
+    return public_status(fault, of), body, fault.headers
+
+
+async def send_error(scope: Any, send: Any, error: BaseException) -> None:
+    """Answer a request with an error, outside of Litestar's exception handlers."""
+    status, body, headers = _answer(scope, error)
+    fields = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
+    fields += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": fields})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _reply(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    status, body, headers = _answer(request.scope, error)
+    return Response(body, status_code=status, media_type="application/json", headers=headers)
 
 
 _REFUSED = (HTTPException, errors.IsthmusError, msgspec.MsgspecError, RecursionError, UnicodeError, Exception)

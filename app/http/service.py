@@ -3,6 +3,8 @@
 import time
 from typing import Any
 
+from app.http.exchange import Exchange
+from app.models import Models, ServedModel
 from app.registry import Registry
 from app.settings import Settings
 
@@ -10,11 +12,11 @@ __all__ = ("Service",)
 
 
 class Service:
-    """Made empty with the app and filled by the lifespan, before the first request but health is answered."""
+    """Made empty with the app and filled by the lifespan, before anything but health is answered."""
 
     settings: Settings
     registry: Registry
-    models: Any
+    models: Models
     store: Any = None
     """The store of turns; None where ``database_url`` is empty."""
 
@@ -22,3 +24,13 @@ class Service:
         self.started = time.time()
         self.ready = False
         """True once every model has rendered a probe."""
+
+    def model(self, name: str | None, exchange: Exchange) -> ServedModel:
+        """The served model that a request names, noted in its exchange.
+
+        Raises:
+            ModelNotFound: there is none of this name.
+        """
+        model = self.models.get(name)
+        exchange.model = model.name
+        return model

@@ -3,9 +3,9 @@
 import time
 from typing import Any
 
-from app.errors import Forbidden
+from app.errors import Forbidden, IsthmusError
 from app.http.auth import KeyRing
-from app.http.errors import family, public_status, refusal
+from app.http.errors import send_error
 from app.http.exchange import Exchange
 from app.http.limits import Admission, bounded_receive
 from app.http.telemetry import Telemetry
@@ -50,8 +50,7 @@ class Shell:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        client_id = next((value for name, value in scope["headers"] if name == b"x-request-id"), None)
-        exchange = Exchange(client_id.decode("latin-1") if client_id else None)
+        exchange = Exchange.of_headers(scope["headers"])
         scope["isthmus"] = exchange
         status = 500
 
@@ -76,15 +75,14 @@ class Shell:
                 raise Forbidden("Render, derender, tokenize and generate are switched off here (scale_out = false).")
             receive = bounded_receive(scope, receive, gate.max_body_bytes)
             admission.enter()
+        except IsthmusError as error:
+            await send_error(scope, seen, error)
+        else:
             telemetry.load(admission.running)
             try:
                 await self.app(scope, receive, seen)
             finally:
                 admission.leave()
                 telemetry.load(admission.running)
-        except Exception as error:
-            status = public_status(refusal(error), family(scope["path"]))
-            raise
         finally:
-            route = scope["path_template"]
-            telemetry.count(scope["method"], route, status, exchange, time.perf_counter() - began)
+            telemetry.count(scope["method"], scope["path_template"], status, exchange, time.perf_counter() - began)

@@ -7,13 +7,14 @@ import sys
 from typing import Any
 
 import uvicorn
-from uvicorn.config import STARTUP_FAILURE
+from uvicorn.config import LOGGING_CONFIG, STARTUP_FAILURE
 from uvicorn.supervisors import ChangeReload, Multiprocess
 
 __all__ = ("end_with_parent", "serve")
 
 PARENT = "ISTHMUS_PARENT_PID"
 PR_SET_PDEATHSIG = 1
+OUR_LOG = {"handlers": ["default"], "level": "INFO", "propagate": False}
 
 
 def serve(
@@ -46,6 +47,7 @@ def serve(
         uds=uds,
         fd=fd,
         reload=reload,
+        log_config={**LOGGING_CONFIG, "loggers": {**LOGGING_CONFIG["loggers"], "isthmus": OUR_LOG}},
         log_level="debug" if debug else "info",
         access_log=access_log,
         ssl_certfile=ssl_certfile,

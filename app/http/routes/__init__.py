@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from app.http.routes import health, models
+from app.http.json_route import JsonRoute
+from app.http.routes import health, models, render
 
-__all__ = ("ROUTES",)
+__all__ = ("JSON_ROUTES", "ROUTES")
 
-ROUTES: list[Any] = [*health.ROUTES, *models.ROUTES]
+JSON_ROUTES: list[JsonRoute] = [*render.ROUTES]
+ROUTES: list[Any] = [*health.ROUTES, *models.ROUTES, *(route.handler() for route in JSON_ROUTES)]

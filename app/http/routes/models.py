@@ -8,6 +8,7 @@ from litestar.params import FromPath
 
 from app.http.codec import reply
 from app.http.service import Service
+from app.models import ServedModel
 from app.protocol.service import ModelCard, ModelList, ModelPermission
 
 __all__ = ("ROUTES",)
@@ -27,7 +28,7 @@ async def show_model(service: NamedDependency[Service], name: FromPath[str]) -> 
     return reply(_card(service.models.get(wanted), wanted))
 
 
-def _card(model: Any, name: str) -> ModelCard:
+def _card(model: ServedModel, name: str) -> ModelCard:
     permission = ModelPermission(id=f"modelperm-{model.name}", created=model.created)
     return ModelCard(
         id=name,
