@@ -11,6 +11,7 @@ from typing import Any
 from app.errors import IsthmusError, StartupError
 from app.models import configuration
 from app.models.formats import Plugins, choose_format, format_literals
+from app.models.rendering import make_renderer
 from app.models.served import Models, ServedModel
 from app.models.source import resolve_source
 from app.models.templates import read_templates
@@ -91,7 +92,7 @@ def _load(model: ModelSettings, settings: Settings, plugins: Plugins) -> ServedM
         eos_token_ids=configuration.eos_token_ids(tokenizer.eos_token_id, generation_config, config),
         created=int(time.time()),
     )
-    served.renderer = _renderer(served, settings, plugins)
+    served.renderer = make_renderer(served, settings, plugins)
     return served
 
 
@@ -121,7 +122,3 @@ def _media_tokens(config: Mapping[str, Any], tokenizer: Any) -> set[str]:
         value for key, value in config.items() if key.endswith(("_token_id", "_token_index")) and isinstance(value, int)
     ]
     return {tokenizer.added_tokens[i].content for i in ids if i in tokenizer.added_tokens}
-
-
-def _renderer(served: ServedModel, settings: Settings, plugins: Plugins) -> Any:
-    return None

@@ -1,9 +1,4 @@
-"""A model's template files to its named chat templates, and a request to the one that it is rendered with.
-
-Where they come from, later ones winning: ``tokenizer_config.json`` (a string, or a list of named ones),
-``chat_template.json``, ``chat_template.jinja``, ``additional_chat_templates/*.jinja``; an override from the settings
-replaces them all.
-"""
+"""A model's chat templates, compiled, and a request to the one that it is rendered with."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -11,73 +6,40 @@ from datetime import datetime
 from threading import Lock
 from typing import Any
 
-import msgspec
-
 from app.errors import InvalidRequest, StartupError
 from app.rendering.template import ChatTemplate
 
-__all__ = ("TEMPLATE_FILES", "ChatTemplates", "read_templates")
+__all__ = ("ChatTemplates", "special_tokens")
 
-TEMPLATE_FILES = (
-    "tokenizer_config.json",
-    "chat_template.json",
-    "chat_template.jinja",
-    "additional_chat_templates/*.jinja",
-)
-"""What to look for in a model's directory."""
 REMEMBERED = 32
 """Templates from requests that stay compiled."""
 
 
-def read_templates(files: Mapping[str, str]) -> dict[str, str]:
-    """Template sources by name (default, tool_use, rag, …).
+def special_tokens(*sources: Mapping[str, Any]) -> dict[str, Any]:
+    """What templates know as ``bos_token``, ``eos_token``, ``image_token`` and so on.
 
     Args:
-        files: text by path within the model's directory; those of :data:`TEMPLATE_FILES` count.
-
-    Raises:
-        StartupError: a file is not what it should be.
+        sources: ``tokenizer_config.json`` and ``special_tokens_map.json``; the first that has a token counts.
     """
-    found: dict[str, str] = {}
-    for name in ("tokenizer_config.json", "chat_template.json"):
-        if name in files:
-            found.update(named(name, files[name]))
-    if "chat_template.jinja" in files:
-        found["default"] = files["chat_template.jinja"]
-    for path, text in sorted(files.items()):
-        folder, _, name = path.rpartition("/")
-        if folder == "additional_chat_templates" and name.endswith(".jinja"):
-            found[name.removesuffix(".jinja")] = text
+    found: dict[str, Any] = {}
+    for source in sources:
+        extra = source.get("extra_special_tokens")
+        for name, value in [*source.items(), *(extra.items() if isinstance(extra, dict) else ())]:
+            if not name.endswith("_token") or name.startswith("add_"):
+                continue
+            if isinstance(value, dict):
+                value = value.get("content")
+            if isinstance(value, str):
+                found.setdefault(name, value)
     return found
-
-
-def named(path: str, text: str) -> dict[str, str]:
-    """The templates in a JSON file's ``chat_template`` key."""
-    try:
-        value = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise StartupError(f"{path}: {error}") from error
-    value = value.get("chat_template") if isinstance(value, dict) else None
-    if isinstance(value, str):
-        return {"default": value}
-    if isinstance(value, list):
-        return {
-            entry["name"]: entry["template"]
-            for entry in value
-            if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("template"), str)
-        }
-    if isinstance(value, dict):
-        return {name: source for name, source in value.items() if isinstance(source, str)}
-    return {}
 
 
 class ChatTemplates:
     """A model's compiled templates.
 
     Args:
-        sources: by name, as :func:`read_templates` gives them.
-        override: a source that stands for all of them.
-        special_tokens: what templates know as ``bos_token``, ``eos_token`` and so on.
+        sources: by name: default, and tool_use, rag and the like where the model has them.
+        special_tokens: see :func:`special_tokens`.
         trust_request: whether a request may bring its own template.
 
     Raises:
@@ -88,7 +50,6 @@ class ChatTemplates:
         self,
         sources: Mapping[str, str],
         *,
-        override: str | None = None,
         special_tokens: Mapping[str, Any] = {},
         trust_request: bool = False,
         now: Callable[[], datetime] = datetime.now,
@@ -96,19 +57,14 @@ class ChatTemplates:
         self.special_tokens = dict(special_tokens)
         self.trust_request = trust_request
         self.now = now
-        self.overridden = override is not None
         self.named: dict[str, ChatTemplate] = {}
-        for name, source in ({"default": override} if override is not None else sources).items():
+        for name, source in sources.items():
             try:
                 self.named[name] = ChatTemplate(source, now=now)
             except InvalidRequest as error:
                 raise StartupError(f"chat template {name!r}: {error.message}") from error
         self.lock = Lock()
         self.from_requests: OrderedDict[str, ChatTemplate] = OrderedDict()
-
-    def sources(self) -> list[str]:
-        """Every template's text, for the tokenizer to find the control tokens in."""
-        return [template.source for template in self.named.values()]
 
     def choose(self, asked: str | None, *, has_tools: bool) -> ChatTemplate:
         """The template for a request.

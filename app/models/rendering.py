@@ -1,0 +1,77 @@
+"""A served model's files, formats and settings to its renderer."""
+
+from typing import Any
+
+from app.models.formats import Plugins
+from app.models.served import ServedModel
+from app.models.source import cache_directory
+from app.rendering.encoder import EncoderContext, PromptEncoder
+from app.rendering.media import MediaEncoder
+from app.rendering.provenance import NO_SHIELD, Shield
+from app.rendering.renderer import Renderer
+from app.rendering.template import clock
+from app.rendering.templates import ChatTemplates, special_tokens
+from app.settings import Settings
+
+__all__ = ("make_renderer",)
+
+GROUP = "isthmus.encoders"
+
+
+def make_renderer(
+    model: ServedModel, settings: Settings, plugins: Plugins, *, media: MediaEncoder | None = None
+) -> Renderer:
+    """The renderer of one model.
+
+    Raises:
+        StartupError: a template does not compile, or the encoder that the settings name is not there.
+    """
+    files = model.tokenizer.files
+    own = model.settings
+    encoder = find_encoder(model, settings, plugins)
+    templates = None
+    if model.templates and encoder is None:
+        templates = ChatTemplates(
+            model.templates,
+            special_tokens=special_tokens(files.config, files.special_tokens_map),
+            trust_request=settings.trust_request_chat_template,
+            now=clock(settings.now),
+        )
+    return Renderer(
+        model.name,
+        model.tokenizer,
+        max_model_len=model.max_model_len,
+        templates=templates,
+        encoder=encoder,
+        tool_format=model.tool_format,
+        reasoning_format=model.reasoning_format,
+        generation_defaults=model.generation_defaults,
+        chat_template_kwargs=own.chat_template_kwargs,
+        shield=NO_SHIELD if own.special_tokens_in_text == "control" else Shield(model.tokenizer.controls),
+        media=media,
+        trust_request_mm_kwargs=settings.trust_request_mm_kwargs,
+        template_timeout_s=settings.template_timeout_s,
+    )
+
+
+def find_encoder(model: ServedModel, settings: Settings, plugins: Plugins) -> PromptEncoder | None:
+    """The prompt encoder that the settings name, or that is registered for the model's type; None for none."""
+    name = model.settings.encoder
+    if name in ("", "none"):
+        return None
+    if name == "auto":
+        name = model.model_type
+        if name not in plugins.find(GROUP):
+            return None
+    make: Any = plugins.get(GROUP, name)
+    encoder: PromptEncoder = make(
+        EncoderContext(
+            source=model.source,
+            config=model.config,
+            tokenizer=model.tokenizer,
+            cache_dir=cache_directory(),
+            control_in_text=model.settings.special_tokens_in_text == "control",
+            now=clock(settings.now),
+        )
+    )
+    return encoder
