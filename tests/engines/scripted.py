@@ -98,9 +98,9 @@ class ScriptedEngine:
                     raise script.error or EngineFailure("the engine died")
                 if abort.is_set():
                     self.aborted.append(request.request_id)
+                    finished = True
                     for index in range(outputs):
                         yield TokenChunk(index=index, finish_reason="abort")
-                    finished = True
                     return
                 last, first = number == len(pieces) - 1, number == 0
                 for index in range(outputs):
@@ -119,7 +119,7 @@ class ScriptedEngine:
         finally:
             self.running -= 1
             self._abort.pop(request.request_id, None)
-            if not finished and request.request_id not in self.aborted:
+            if not finished:
                 self.aborted.append(request.request_id)
 
 

@@ -28,7 +28,7 @@ class KvCache:
         self.capacity = 0
 
     def growth(self, tokens: int) -> int:
-        """By how many tokens room for ``tokens`` in all enlarges the cache: a half at least, so that it is amortised."""
+        """By how many tokens room for ``tokens`` in all enlarges the cache: by a half at least, which amortises it."""
         if tokens <= self.capacity:
             return 0
         wanted = max(tokens, self.capacity + self.capacity // 2)

@@ -1,6 +1,7 @@
 """A model directory, GGUF file or hub id to a transformers causal language model that attends raggedly."""
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,8 @@ def load_model(source: str, *, dtype: str = "auto", device: str = "auto", model:
     except ImportError as error:
         raise StartupError(f"the local engine needs pip install 'isthmus[engine]': {error}") from error
     register()
-    transformers.utils.logging.disable_progress_bar()
+    quiet: Callable[[], None] = transformers.utils.logging.disable_progress_bar
+    quiet()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if model is None:

@@ -113,10 +113,8 @@ def _truncate(probabilities: Any, top_k: int, top_p: float) -> Any:
 
 def _token_logprob(raw: Any, token: int, sequence: Sequence) -> TokenLogprob:
     plan = sequence.plan
-    if plan.logprob_token_ids is not None:
-        wanted = [token, *(i for i in plan.logprob_token_ids if i != token)]
-    else:
-        wanted = None
+    ids = plan.logprob_token_ids
+    wanted = None if ids is None else [token, *(i for i in ids if i != token)]
     return position_logprobs(raw, token, plan.logprobs or 0, wanted)
 
 
