@@ -1,0 +1,248 @@
+"""One tenant's conversations: named lists of items that outlive the responses that wrote them.
+
+Items are appended after a response has completed, in its transaction, at the end of what is there by then. A
+conversation is kept until it is deleted (OpenAI exempts them from its 30 days as well).
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import Raw, Struct
+from sqlalchemy import and_, bindparam, delete, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.errors import InvalidRequest, NotFound
+from app.protocol.ids import item_id, item_prefix, new_id, now_ms
+from app.store import blobs
+from app.store.database import Database
+from app.store.items import Page, check_limit, edit, listed, page, probe, with_ids
+from app.store.tables import conversation_items, conversations
+from app.store.turn import usable_id
+
+__all__ = ("ConversationStore", "StoredConversation", "append")
+
+MOST_ITEMS = 20
+"""Items in one create or append call, as OpenAI limits them."""
+
+
+class StoredConversation(Struct, frozen=True):
+    """A conversation; ``created_at`` in Unix seconds, as the API has it."""
+
+    id: str
+    created_at: int
+    metadata: dict[str, str]
+    object: Literal["conversation"] = "conversation"
+
+
+class ConversationStore:
+    """The conversations of one tenant. Cheap to make: one a request."""
+
+    def __init__(self, database: Database, tenant: str) -> None:
+        self.tenant = tenant
+        self._database = database
+
+    async def create(self, items: Sequence[Raw] = (), metadata: dict[str, str] | None = None) -> StoredConversation:
+        """Begin a conversation, with up to 20 items. Raises :class:`InvalidRequest`."""
+        made = StoredConversation(new_id("conv"), now_ms() // 1000, check_metadata(metadata or {}))
+        named = _named(items, made.id)
+        async with self._database.write() as connection:
+            row = {
+                "id": made.id,
+                "tenant_id": self.tenant,
+                "created_at": now_ms(),
+                "metadata": msgspec.json.encode(made.metadata),
+            }
+            await connection.execute(insert(conversations), row)
+            await _append(connection, self.tenant, made.id, named, start=0)
+        return made
+
+    async def retrieve(self, conversation_id: str) -> StoredConversation:
+        """A conversation without its items. Raises :class:`NotFound`."""
+        async with self._database.read() as connection:
+            return await self._find(connection, conversation_id)
+
+    async def update(self, conversation_id: str, metadata: dict[str, str]) -> StoredConversation:
+        """Replace the metadata. Raises :class:`NotFound` or :class:`InvalidRequest`."""
+        check_metadata(metadata)
+        async with self._database.write() as connection:
+            found = await self._find(connection, conversation_id)
+            values = {"key": conversation_id, "tenant": self.tenant, "new": msgspec.json.encode(metadata)}
+            await connection.execute(_UPDATE, values)
+        return msgspec.structs.replace(found, metadata=metadata)
+
+    async def delete(self, conversation_id: str) -> None:
+        """Delete a conversation with its items. Raises :class:`NotFound`."""
+        async with self._database.write() as connection:
+            await self._find(connection, conversation_id)
+            used = await blobs.uses_of(connection, "conversation_id", [conversation_id])
+            await connection.execute(_DELETE, {"key": conversation_id, "tenant": self.tenant})
+            await blobs.drop_unused(connection, used)
+
+    async def add(self, conversation_id: str, items: Sequence[Raw]) -> Page:
+        """Append up to 20 items; they are answered as a list. Raises :class:`NotFound` or :class:`InvalidRequest`."""
+        async with self._database.write() as connection:
+            await self._find(connection, conversation_id, lock=True)
+            start = await _end(connection, conversation_id)
+            named = _named(items, conversation_id, start=start)
+            names = [str(probe(item).id) for item in named]
+            taken = await connection.execute(_TAKEN, {"key": conversation_id, "names": names})
+            if (name := taken.scalars().first()) is not None:
+                place = names.index(name)
+                raise InvalidRequest(f"The conversation has an item '{name}' already.", param=f"items[{place}].id")
+            await _append(connection, self.tenant, conversation_id, named, start=start)
+        return Page(
+            data=[listed(item, name) for name, item in zip(names, named, strict=True)],
+            first_id=names[0] if names else None,
+            last_id=names[-1] if names else None,
+            has_more=False,
+        )
+
+    async def items(self, conversation_id: str) -> list[Raw]:
+        """All items, oldest first: the history of the next response. Raises :class:`NotFound`."""
+        return [item for _, item in await self._items(conversation_id)]
+
+    async def page(
+        self, conversation_id: str, *, after: str | None = None, limit: int = 20, order: Literal["asc", "desc"] = "desc"
+    ) -> Page:
+        """One page of the items. Raises :class:`NotFound` or :class:`InvalidRequest`."""
+        check_limit(limit)
+        return page(await self._items(conversation_id), after=after, limit=limit, order=order)
+
+    async def item(self, conversation_id: str, item: str) -> Raw:
+        """One item, as it is listed. Raises :class:`NotFound`."""
+        async with self._database.read() as connection:
+            await self._find(connection, conversation_id)
+            body = None
+            if usable_id(item):
+                body = (await connection.execute(_ITEM, {"key": conversation_id, "name": item})).scalar_one_or_none()
+            if body is None:
+                raise _no_item(item)
+            try:
+                (whole,) = await blobs.restore(connection, self.tenant, [bytes(body)])
+            except KeyError as error:
+                raise _no_item(item) from error
+        return listed(Raw(whole), item)
+
+    async def delete_item(self, conversation_id: str, item: str) -> StoredConversation:
+        """Take one item out; the conversation is the answer. Raises :class:`NotFound`."""
+        async with self._database.write() as connection:
+            found = await self._find(connection, conversation_id, lock=True)
+            gone = 0
+            if usable_id(item):
+                gone = (await connection.execute(_DELETE_ITEM, {"key": conversation_id, "name": item})).rowcount
+            if gone == 0:
+                raise _no_item(item)
+        return found
+
+    async def _items(self, conversation_id: str) -> list[tuple[str, Raw]]:
+        async with self._database.read() as connection:
+            await self._find(connection, conversation_id)
+            rows = (await connection.execute(_ITEMS, {"key": conversation_id})).all()
+            try:
+                bodies = await blobs.restore(connection, self.tenant, [bytes(row.body) for row in rows])
+            except KeyError as error:
+                raise _not_found(conversation_id) from error
+        return [(row.id, Raw(body)) for row, body in zip(rows, bodies, strict=True)]
+
+    async def _find(
+        self, connection: AsyncConnection, conversation_id: str, *, lock: bool = False
+    ) -> StoredConversation:
+        found = None
+        if usable_id(conversation_id):
+            place = {"key": conversation_id, "tenant": self.tenant}
+            found = (await connection.execute(_FIND_LOCKED if lock else _FIND, place)).first()
+        if found is None:
+            raise _not_found(conversation_id)
+        metadata = msgspec.json.decode(bytes(found.metadata), type=dict[str, str])
+        return StoredConversation(found.id, found.created_at // 1000, metadata)
+
+
+async def append(connection: AsyncConnection, tenant: str, conversation_id: str, items: Sequence[Raw]) -> None:
+    """Add a completed turn's items; nothing where the conversation has gone.
+
+    An item whose id the conversation has already gets a new one: a turn that is done cannot be refused for that.
+    """
+    if (await connection.execute(_FIND_LOCKED, {"key": conversation_id, "tenant": tenant})).first() is None:
+        return
+    start = await _end(connection, conversation_id)
+    names = [str(probe(item).id) for item in items]
+    taken = set((await connection.execute(_TAKEN, {"key": conversation_id, "names": names})).scalars())
+    fresh = []
+    for place, (name, item) in enumerate(zip(names, items, strict=True), start):
+        if name in taken:
+            name = item_id(item_prefix(probe(item).kind), conversation_id, place)
+            item = Raw(edit(bytes(item), {"id": name}))
+        taken.add(name)
+        fresh.append(item)
+    await _append(connection, tenant, conversation_id, fresh, start=start, from_turn=True)
+
+
+async def _append(
+    connection: AsyncConnection,
+    tenant: str,
+    conversation_id: str,
+    items: Sequence[Raw],
+    *,
+    start: int,
+    from_turn: bool = False,
+) -> None:
+    if not items:
+        return
+    # A turn's items have left their blobs behind already: those only have one more user.
+    stored, taken = (list(items), {}) if from_turn else blobs.take_out(items)
+    await connection.execute(
+        insert(conversation_items),
+        [
+            {"conversation_id": conversation_id, "position": place, "id": probe(item).id, "body": bytes(item)}
+            for place, item in enumerate(stored, start)
+        ],
+    )
+    await blobs.save(connection, tenant, taken, conversation_id=conversation_id)
+    if from_turn:
+        used = {key for item in items for key in blobs.references(bytes(item))}
+        await blobs.use(connection, tenant, used, conversation_id=conversation_id)
+
+
+async def _end(connection: AsyncConnection, conversation_id: str) -> int:
+    return int((await connection.execute(_LAST, {"key": conversation_id})).scalar_one()) + 1
+
+
+def _named(items: Sequence[Raw], conversation_id: str, *, start: int = 0) -> list[Raw]:
+    if len(items) > MOST_ITEMS:
+        raise InvalidRequest(f"At most {MOST_ITEMS} items can be added at once.", param="items")
+    for place, item in enumerate(items):
+        if bytes(item)[:1] != b"{":
+            raise InvalidRequest("An item must be an object.", param=f"items[{place}]")
+    return with_ids(items, f"{conversation_id}/{start}" if start else conversation_id, param="items")
+
+
+def check_metadata(metadata: dict[str, str], *, param: str = "metadata") -> dict[str, str]:
+    """Refuse what OpenAI refuses: more than 16 pairs, keys over 64 or values over 512 characters."""
+    if len(metadata) > 16:
+        raise InvalidRequest("Metadata has at most 16 pairs.", param=param)
+    for key, value in metadata.items():
+        if len(key) > 64 or len(value) > 512:
+            raise InvalidRequest("A metadata key has at most 64 characters, a value at most 512.", param=param)
+    return metadata
+
+
+def _not_found(conversation_id: str) -> NotFound:
+    return NotFound(f"Conversation with id '{conversation_id}' not found.", param="conversation_id")
+
+
+def _no_item(item: str) -> NotFound:
+    return NotFound(f"Item with id '{item}' not found.", param="item_id")
+
+
+_MINE = and_(conversations.c.id == bindparam("key"), conversations.c.tenant_id == bindparam("tenant"))
+_FIND = select(conversations).where(_MINE)
+_FIND_LOCKED = _FIND.with_for_update()
+_UPDATE = update(conversations).where(_MINE).values(metadata=bindparam("new"))
+_DELETE = delete(conversations).where(_MINE)
+_OF = conversation_items.c.conversation_id == bindparam("key")
+_ITEMS = select(conversation_items.c.id, conversation_items.c.body).where(_OF).order_by(conversation_items.c.position)
+_ITEM = select(conversation_items.c.body).where(_OF, conversation_items.c.id == bindparam("name"))
+_DELETE_ITEM = delete(conversation_items).where(_OF, conversation_items.c.id == bindparam("name"))
+_TAKEN = select(conversation_items.c.id).where(_OF, conversation_items.c.id.in_(bindparam("names", expanding=True)))
+_LAST = select(func.coalesce(func.max(conversation_items.c.position), -1)).where(_OF)

@@ -1,0 +1,112 @@
+"""The whole store to a list of what is wrong with it: chains that lost a turn, rows that contradict each other."""
+
+from collections.abc import AsyncIterator
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.store import blobs
+from app.store.database import Database
+from app.store.items import split
+from app.store.leases import alive_owners
+
+__all__ = ("Finding", "examine")
+
+BATCH = 500
+
+
+class Finding(Struct, frozen=True):
+    """One thing that is wrong: a word for its kind, where, and a sentence."""
+
+    kind: str
+    tenant: str
+    id: str
+    detail: str
+
+
+_CHECKS = {
+    "broken_chain": (
+        "its previous response {other} is gone or does not precede it: whatever continues it is not found",
+        """SELECT r.tenant_id, r.id, r.previous_id FROM responses AS r WHERE r.previous_id IS NOT NULL AND NOT EXISTS (
+             SELECT 1 FROM responses AS p WHERE p.id = r.previous_id AND p.tenant_id = r.tenant_id
+                AND p.thread_id = r.thread_id AND p.depth = r.depth - 1)""",
+    ),
+    "no_root": (
+        "it begins a chain, but counts {other} turns before it",
+        "SELECT tenant_id, id, depth FROM responses WHERE previous_id IS NULL AND depth <> 0",
+    ),
+    "no_turn": (
+        "its input and output are missing{other}",
+        """SELECT r.tenant_id, r.id, '' FROM responses AS r
+            WHERE NOT EXISTS (SELECT 1 FROM turns AS t WHERE t.response_id = r.id)""",
+    ),
+    "foreign_thread": (
+        "its thread {other} is another tenant's",
+        """SELECT r.tenant_id, r.id, r.thread_id FROM responses AS r JOIN threads AS t ON t.id = r.thread_id
+            WHERE t.tenant_id <> r.tenant_id""",
+    ),
+    "empty_thread": (
+        "it has no response{other}",
+        """SELECT t.tenant_id, t.id, '' FROM threads AS t
+            WHERE NOT EXISTS (SELECT 1 FROM responses AS r WHERE r.thread_id = t.id)""",
+    ),
+    "unused_blob": (
+        "nothing refers to it{other}",
+        """SELECT b.tenant_id, b.sha256, '' FROM blobs AS b WHERE NOT EXISTS (
+             SELECT 1 FROM blob_uses AS u WHERE u.tenant_id = b.tenant_id AND u.sha256 = b.sha256)""",
+    ),
+}
+
+
+async def examine(database: Database, *, deep: bool = False) -> AsyncIterator[Finding]:
+    """Yield what is wrong.
+
+    Args:
+        database: the store.
+        deep: read every turn as well: that its JSON is whole and that its blobs are there.
+    """
+    async with database.read() as connection:
+        for kind, (detail, query) in _CHECKS.items():
+            for tenant, name, other in (await connection.execute(text(query))).all():
+                shown = name.hex() if isinstance(name, bytes) else name
+                yield Finding(kind, tenant, shown, detail.format(other=other))
+        async for finding in _stuck(connection):
+            yield finding
+        if deep:
+            async for finding in _unreadable(connection):
+                yield finding
+
+
+async def _stuck(connection: AsyncConnection) -> AsyncIterator[Finding]:
+    alive = await alive_owners(connection)
+    running = await connection.execute(
+        text("SELECT tenant_id, id, owner, status FROM responses WHERE status IN ('queued', 'in_progress')")
+    )
+    for row in running.all():
+        if row.owner not in alive:
+            yield Finding(
+                "stuck", row.tenant_id, row.id, f"it is {row.status}, but its process is gone; a sweep ends it"
+            )
+
+
+async def _unreadable(connection: AsyncConnection) -> AsyncIterator[Finding]:
+    query = text(
+        """SELECT r.tenant_id, r.id, r.body, t.input, t.output
+            FROM responses AS r JOIN turns AS t ON t.response_id = r.id
+            WHERE r.id > :after ORDER BY r.id LIMIT :batch"""
+    )
+    after = ""
+    while rows := (await connection.execute(query, {"after": after, "batch": BATCH})).all():
+        for row in rows:
+            try:
+                msgspec.json.decode(bytes(row.body), type=dict[str, msgspec.Raw])
+                for array in (row.input, row.output):
+                    split(bytes(array))
+                await blobs.restore(connection, row.tenant_id, [bytes(row.input), bytes(row.output)])
+            except msgspec.MsgspecError as error:
+                yield Finding("unreadable", row.tenant_id, row.id, f"its JSON is broken: {error}")
+            except KeyError as error:
+                yield Finding("missing_blob", row.tenant_id, row.id, f"blob {error.args[0].hex()} is gone")
+        after = rows[-1].id

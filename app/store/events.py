@@ -1,0 +1,97 @@
+"""The log of a background run's streamed events: appended in batches, replayed from any sequence number.
+
+The log is the only memory of a stream, so any replica can replay it; it is swept some minutes after the run ends.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from sqlalchemy import and_, bindparam, exists, insert, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.protocol.ids import now_ms
+from app.store.database import Database
+from app.store.tables import events, responses, threads
+from app.store.turn import RUNNING, Status
+
+__all__ = ("EventLog", "LoggedEvent", "Replay")
+
+AT_ONCE = 1000
+"""Events read in one statement."""
+
+
+class LoggedEvent(Struct, frozen=True):
+    """One event: its ``sequence_number`` and its JSON."""
+
+    sequence: int
+    event: bytes
+
+
+class Replay(Struct, frozen=True):
+    """What there is to replay: the next events, and the state that the run was in before they were read.
+
+    With a ``status`` that is an end and no further events, the replay is over.
+    """
+
+    status: Status
+    events: list[LoggedEvent]
+
+
+class EventLog:
+    """The event logs of one tenant's responses."""
+
+    def __init__(self, database: Database, tenant: str) -> None:
+        self.tenant = tenant
+        self._database = database
+
+    async def append(self, response_id: str, batch: Sequence[LoggedEvent]) -> bool:
+        """Log events of a running response; False, and nothing logged, where it does not run any more."""
+        async with self._database.write() as connection:
+            if not await self._running(connection, response_id):
+                return False
+            await write(connection, response_id, batch)
+        return True
+
+    async def _running(self, connection: AsyncConnection, response_id: str) -> bool:
+        place = {"key": response_id, "tenant": self.tenant}
+        return (await connection.execute(_RUNNING, place)).first() is not None
+
+    async def read(self, response_id: str, after: int = -1) -> Replay | None:
+        """The events whose sequence number is over ``after``, oldest first; None where there is no such response."""
+        async with self._database.read() as connection:
+            place = {"key": response_id, "tenant": self.tenant, "now": now_ms()}
+            # The state first: what was logged before the run ended is then in what is read next.
+            found = (await connection.execute(_STATE, place)).first()
+            if found is None:
+                return None
+            rows = await connection.execute(_READ, {"key": response_id, "after": after})
+            return Replay(found.status, [LoggedEvent(row.sequence, bytes(row.event)) for row in rows])
+
+    async def exists(self, response_id: str) -> bool:
+        """Whether anything is logged for this response (still: logs are swept)."""
+        async with self._database.read() as connection:
+            place = {"key": response_id, "tenant": self.tenant}
+            return bool((await connection.execute(_ANY, place)).scalar_one())
+
+
+async def write(connection: AsyncConnection, response_id: str, batch: Sequence[LoggedEvent]) -> None:
+    """Log events in the caller's transaction."""
+    if batch:
+        rows = [{"response_id": response_id, "sequence": one.sequence, "event": one.event} for one in batch]
+        await connection.execute(insert(events), rows)
+
+
+_MINE = and_(responses.c.id == bindparam("key"), responses.c.tenant_id == bindparam("tenant"))
+_RUNNING = select(responses.c.id).where(_MINE, responses.c.status.in_(RUNNING)).with_for_update()
+_STATE = select(responses.c.status).where(
+    _MINE,
+    threads.c.id == responses.c.thread_id,
+    or_(threads.c.expires_at.is_(None), threads.c.expires_at > bindparam("now")),
+)
+_READ = (
+    select(events.c.sequence, events.c.event)
+    .where(events.c.response_id == bindparam("key"), events.c.sequence > bindparam("after"))
+    .order_by(events.c.sequence)
+    .limit(AT_ONCE)
+)
+_ANY = select(exists().where(_MINE, events.c.response_id == responses.c.id))

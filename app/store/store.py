@@ -1,0 +1,337 @@
+"""One tenant's responses: begin a turn, end it once, read it, continue it, delete it.
+
+A :class:`ResponseStore` is bound to its tenant, so that no statement can forget it. A response that is absent,
+another tenant's, expired or deleted is the same "not found" in every call. States change by compare-and-set only:
+whoever comes second learns that it lost. What a call returns is committed.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from msgspec import Raw
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.errors import Conflict, InvalidRequest, NotFound
+from app.protocol.ids import new_id, now_ms, response_range
+from app.store import blobs, chain
+from app.store import statements as sql
+from app.store.conversations import append
+from app.store.database import Database
+from app.store.exact import PackedIds
+from app.store.items import Page, join, listing, page, probe, split
+from app.store.retention import Retention
+from app.store.tables import turns
+from app.store.turn import (
+    RUNNING,
+    Begun,
+    NewTurn,
+    Status,
+    StoredResponse,
+    check_continuable,
+    empty,
+    ended_body,
+    previous_not_found,
+    usable_id,
+    with_output,
+    without_output,
+)
+
+__all__ = ("ResponseStore",)
+
+
+class ResponseStore:
+    """The responses of one tenant. Cheap to make: one a request.
+
+    Args:
+        database: where they are.
+        tenant: whose they are; from the API key, never from a request's body.
+        retention: how long a thread is kept after its last use.
+    """
+
+    def __init__(self, database: Database, tenant: str, retention: Retention = Retention()) -> None:
+        self.tenant = tenant
+        self._database = database
+        self._retention = retention
+
+    async def begin(self, turn: NewTurn) -> Begun:
+        """Store a turn that is about to run, or find the answer of an earlier request with its idempotency key.
+
+        Raises:
+            InvalidRequest: the previous response is not found, or has no usable end.
+            Conflict: the idempotency key was used for another request.
+        """
+        if turn.idempotency_key is not None and not 0 < len(turn.idempotency_key) <= 255:
+            raise InvalidRequest("An idempotency key has 1 to 255 characters.", param="Idempotency-Key")
+        given, taken = blobs.take_out(turn.input)
+        for attempt in (1, 2, 3):
+            try:
+                async with self._database.write() as connection:
+                    return await self._begin(connection, turn, join(given), taken)
+            except IntegrityError:
+                # Lost a race for the key, the thread or a blob: the next look finds what won.
+                if attempt == 3:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _begin(
+        self, connection: AsyncConnection, turn: NewTurn, given: bytes, taken: dict[bytes, bytes]
+    ) -> Begun:
+        now = now_ms()
+        if turn.idempotency_key is not None:
+            repeated = await self._repeated(connection, turn.idempotency_key, turn.request_hash, now)
+            if repeated is not None:
+                return Begun(repeated)
+        thread_id, depth = await self._attach(connection, turn.previous_id, now)
+        await connection.execute(
+            sql.INSERT_RESPONSE,
+            {
+                "id": turn.id,
+                "tenant_id": self.tenant,
+                "thread_id": thread_id,
+                "previous_id": turn.previous_id,
+                "conversation_id": turn.conversation_id,
+                "depth": depth,
+                "model": turn.model,
+                "status": turn.status,
+                "background": turn.background,
+                "owner": turn.owner,
+                "created_at": now,
+                "idempotency_key": turn.idempotency_key,
+                "request_hash": turn.request_hash,
+                "body": without_output(turn.body),
+            },
+        )
+        await connection.execute(sql.INSERT_TURN, {"response_id": turn.id, "input": given, "output": empty()})
+        await blobs.save(connection, self.tenant, taken, response_id=turn.id)
+        return Begun()
+
+    async def _attach(self, connection: AsyncConnection, previous_id: str | None, now: int) -> tuple[str, int]:
+        """Thread and depth of a new turn; the thread lives on from now."""
+        until = self._retention.until(now)
+        if previous_id is None:
+            thread = {"id": new_id("thr"), "tenant_id": self.tenant, "created_at": now, "expires_at": until}
+            await connection.execute(sql.INSERT_THREAD, thread)
+            return str(thread["id"]), 0
+        if not usable_id(previous_id):
+            raise previous_not_found(previous_id)
+        place = {"key": previous_id, "tenant": self.tenant, "now": now}
+        found = (await connection.execute(sql.PLACE, place)).first()
+        if found is None:
+            raise previous_not_found(previous_id)
+        check_continuable(previous_id, found.status)
+        if not await self._slide(connection, found.thread_id, now):
+            raise previous_not_found(previous_id)
+        return found.thread_id, found.depth + 1
+
+    async def _slide(self, connection: AsyncConnection, thread_id: str, now: int) -> bool:
+        """Keep a thread for a while more; False where it has expired or gone in the meantime."""
+        values = {"key": thread_id, "tenant": self.tenant, "now": now, "until": self._retention.until(now)}
+        return (await connection.execute(sql.SLIDE, values)).rowcount == 1
+
+    async def _repeated(
+        self, connection: AsyncConnection, key: str, request_hash: bytes, now: int
+    ) -> StoredResponse | None:
+        found = (await connection.execute(sql.BY_KEY, {"tenant": self.tenant, "key": key})).first()
+        if found is None:
+            return None
+        expired = found.expires_at is not None and found.expires_at <= now
+        if expired or found.status in ("failed", "cancelled"):
+            # Nothing came of it: the key is free for another try.
+            await connection.execute(sql.FREE_KEY, {"key": found.id, "tenant": self.tenant})
+            return None
+        if bytes(found.request_hash) != request_hash:
+            raise Conflict("This idempotency key was used for a different request.", code="idempotency_key_reused")
+        return await self._whole(connection, found)
+
+    async def start(self, response_id: str, body: bytes) -> bool:
+        """From queued to in_progress; False where it was cancelled or deleted first."""
+        values = {"key": response_id, "tenant": self.tenant, "new_body": without_output(body)}
+        async with self._database.write() as connection:
+            return (await connection.execute(sql.START, values)).rowcount == 1
+
+    async def finish(
+        self,
+        response_id: str,
+        *,
+        status: Status,
+        body: bytes,
+        output: Sequence[Raw],
+        exact: PackedIds | None = None,
+    ) -> bool:
+        """End a running turn, whole: reply, output, token ids, and its conversation's new items in one transaction.
+
+        Args:
+            response_id: the turn's.
+            status: the state it ends in.
+            body: the reply; its ``output`` is dropped.
+            output: what was generated, each item with its id.
+            exact: token ids over the previous turn's.
+
+        Returns:
+            False where the turn does not run any more (cancelled, deleted, given up for dead): nothing was written.
+        """
+        taken_out, taken = blobs.take_out(output)
+        now = now_ms()
+        values: dict[str, Any] = {
+            "key": response_id,
+            "tenant": self.tenant,
+            "new_status": status,
+            "now": now,
+            "until": now + self._retention.events_ms,
+            "new_body": without_output(body),
+        }
+        async with self._database.write() as connection:
+            ended = (await connection.execute(sql.FINISH, values)).first()
+            if ended is None:
+                return False
+            await connection.execute(
+                sql.SET_OUTPUT,
+                {
+                    "key": response_id,
+                    "new_output": join(taken_out),
+                    "shared": None if exact is None else exact.shared,
+                    "prompt": None if exact is None else exact.prompt,
+                    "completion": None if exact is None else exact.completion,
+                },
+            )
+            await blobs.save(connection, self.tenant, taken, response_id=response_id)
+            await self._slide(connection, ended.thread_id, now)
+            if ended.conversation_id is not None and status in ("completed", "incomplete"):
+                given = await connection.execute(select(turns.c.input).where(turns.c.response_id == response_id))
+                items = [*split(bytes(given.scalar_one())), *taken_out]
+                await append(connection, self.tenant, ended.conversation_id, items)
+        return True
+
+    async def fail(self, response_id: str, *, code: str, message: str) -> bool:
+        """End a running turn as failed, without a reply of its own; False where it does not run any more."""
+        return await self._end(response_id, "failed", code=code, message=message)
+
+    async def abandon(self, response_id: str) -> bool:
+        """End a running turn that nobody waits for as cancelled; False where it does not run any more."""
+        return await self._end(response_id, "cancelled")
+
+    async def _end(self, response_id: str, status: Status, *, code: str = "", message: str = "") -> bool:
+        async with self._database.write() as connection:
+            found = (await connection.execute(sql.LOCK, {"key": response_id, "tenant": self.tenant})).first()
+            if found is None or found.status not in RUNNING:
+                return False
+            now = now_ms()
+            values = {
+                "key": response_id,
+                "tenant": self.tenant,
+                "new_status": status,
+                "now": now,
+                "until": now + self._retention.events_ms,
+                "new_body": ended_body(bytes(found.body), status, code=code, message=message),
+            }
+            return (await connection.execute(sql.FINISH, values)).first() is not None
+
+    async def cancel(self, response_id: str) -> StoredResponse:
+        """Cancel a background response; one that has ended is returned as it is.
+
+        Raises:
+            NotFound: there is no such response.
+            InvalidRequest: it does not run in the background.
+        """
+        found = await self.retrieve(response_id)
+        if not found.background:
+            raise InvalidRequest("Cannot cancel a synchronous response.", param="response_id")
+        if found.status in RUNNING:
+            await self._end(response_id, "cancelled")
+            found = await self.retrieve(response_id)
+        return found
+
+    async def retrieve(self, response_id: str) -> StoredResponse:
+        """A response as it stands. Raises :class:`NotFound`."""
+        async with self._database.read() as connection:
+            found = None
+            if usable_id(response_id):
+                place = {"key": response_id, "tenant": self.tenant, "now": now_ms()}
+                found = (await connection.execute(sql.RETRIEVE, place)).first()
+            if found is None:
+                raise not_found(response_id)
+            return await self._whole(connection, found)
+
+    async def status(self, response_id: str) -> Status | None:
+        """The state of a response, None where there is none: what a long poll asks."""
+        async with self._database.read() as connection:
+            place = {"key": response_id, "tenant": self.tenant, "now": now_ms()}
+            found = (await connection.execute(sql.PLACE, place)).first() if usable_id(response_id) else None
+            return None if found is None else found.status
+
+    async def _whole(self, connection: AsyncConnection, found: Any) -> StoredResponse:
+        try:
+            (output,) = await blobs.restore(connection, self.tenant, [bytes(found.output)])
+        except KeyError as error:
+            raise not_found(found.id) from error
+        return StoredResponse(found.id, found.status, bool(found.background), with_output(bytes(found.body), output))
+
+    async def delete(self, response_id: str) -> None:
+        """Delete a response, running or not; what continued it is not found from then on. Raises :class:`NotFound`."""
+        place = {"key": response_id, "tenant": self.tenant, "now": now_ms()}
+        async with self._database.write() as connection:
+            found = (await connection.execute(sql.PLACE, place)).first() if usable_id(response_id) else None
+            if found is None:
+                raise not_found(response_id)
+            used = await blobs.uses_of(connection, "response_id", [response_id])
+            if (await connection.execute(sql.DELETE, {"key": response_id, "tenant": self.tenant})).rowcount == 0:
+                raise not_found(response_id)
+            await connection.execute(sql.DELETE_EMPTY_THREAD, {"key": found.thread_id, "tenant": self.tenant})
+            await blobs.drop_unused(connection, used)
+
+    async def resolve(self, previous_id: str, *, with_ids: bool = False) -> chain.History:
+        """The whole conversation up to and including a response, to be continued.
+
+        Raises:
+            InvalidRequest: it is not found (absent, foreign, expired, deleted, or a turn of it is missing: the history
+                is never shortened), or it has no usable end.
+        """
+        history = await self._walk(previous_id, with_ids=with_ids)
+        if history is None:
+            raise previous_not_found(previous_id)
+        check_continuable(previous_id, history.status)
+        return history
+
+    async def input_items(
+        self, response_id: str, *, after: str | None = None, limit: int = 20, order: Literal["asc", "desc"] = "desc"
+    ) -> Page:
+        """One page of what a response was generated from: the resolved history and its own input.
+
+        Raises:
+            NotFound: there is no such response, or its history is not whole any more.
+            InvalidRequest: the limit or the cursor is wrong.
+        """
+        history = await self._walk(response_id)
+        if history is None:
+            raise not_found(response_id)
+        return page(listing(history.input_items(), response_id), after=after, limit=limit, order=order)
+
+    async def _walk(self, response_id: str, *, with_ids: bool = False) -> chain.History | None:
+        if not usable_id(response_id):
+            return None
+        async with self._database.read() as connection:
+            return await chain.walk(connection, self.tenant, response_id, now=now_ms(), with_ids=with_ids)
+
+    async def find_item(self, item_id: str) -> Raw | None:
+        """An item that a response of this tenant took or gave, by its id; None where there is none."""
+        between = response_range(item_id)
+        if between is None:
+            return None
+        async with self._database.read() as connection:
+            place = {"tenant": self.tenant, "first": between[0], "end": between[1], "now": now_ms()}
+            for row in (await connection.execute(sql.NEAR, place)).all():
+                for column in (bytes(row.output), bytes(row.input)):
+                    for item in split(column):
+                        if probe(item).id == item_id:
+                            try:
+                                return Raw((await blobs.restore(connection, self.tenant, [bytes(item)]))[0])
+                            except KeyError:
+                                return None
+        return None
+
+
+def not_found(response_id: str) -> NotFound:
+    """The one refusal of a response that is absent, foreign, expired or deleted."""
+    return NotFound(f"Response with id '{response_id}' not found.", param="response_id")

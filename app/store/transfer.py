@@ -1,0 +1,231 @@
+"""A store to JSON lines and back: threads with their turns, conversations with their items, and their blobs.
+
+One line is one blob, thread or conversation, whole: a copy that breaks off half-way has no half of one. Items stay
+JSON, so that the file can be read; bytes are base64. Running turns, event logs and leases stay behind.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+from sqlalchemy import Table, bindparam, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.errors import InvalidRequest
+from app.store import blobs
+from app.store.database import Database
+from app.store.tables import HEAD, conversation_items, conversations, responses, threads, turns
+from app.store.tables import blobs as blob_table
+from app.store.turn import ENDED
+
+__all__ = ("Imported", "export_lines", "import_lines")
+
+BATCH = 50
+
+
+class Head(Struct, frozen=True, tag="isthmus-store"):
+    """The first line: which tables the others were read from."""
+
+    revision: str
+
+
+class BlobLine(Struct, frozen=True, tag="blob"):
+    """``data`` is the JSON string between its quotes."""
+
+    tenant: str
+    sha256: bytes
+    data: bytes
+
+
+class TurnLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One response with its turn; times in Unix milliseconds."""
+
+    id: str
+    depth: int
+    model: str
+    status: str
+    created_at: int
+    body: Raw
+    input: Raw
+    output: Raw
+    previous_id: str | None = None
+    conversation_id: str | None = None
+    background: bool = False
+    finished_at: int | None = None
+    idempotency_key: str | None = None
+    request_hash: bytes | None = None
+    shared_ids: int | None = None
+    prompt_ids: bytes | None = None
+    completion_ids: bytes | None = None
+
+
+class ThreadLine(Struct, frozen=True, tag="thread"):
+    """A thread and its ended turns."""
+
+    id: str
+    tenant: str
+    created_at: int
+    expires_at: int | None
+    turns: list[TurnLine]
+
+
+class ItemLine(Struct, frozen=True):
+    """One item at its place."""
+
+    position: int
+    id: str
+    body: Raw
+
+
+class ConversationLine(Struct, frozen=True, tag="conversation"):
+    """A conversation and its items."""
+
+    id: str
+    tenant: str
+    created_at: int
+    metadata: Raw
+    items: list[ItemLine]
+
+
+class Imported(Struct):
+    """What an import wrote; what was there already is not counted and not touched."""
+
+    threads: int = 0
+    responses: int = 0
+    conversations: int = 0
+    blobs: int = 0
+
+
+_decode = msgspec.json.Decoder(Head | BlobLine | ThreadLine | ConversationLine).decode
+_encode = msgspec.json.Encoder().encode
+
+
+async def export_lines(database: Database, *, tenant: str | None = None) -> AsyncIterator[bytes]:
+    """Yield a store as lines (without their ends), of one tenant or of all."""
+    yield _encode(Head(HEAD))
+    async with database.read() as connection:
+        async for rows in _batches(connection, threads, tenant):
+            inside = await _turns(connection, [row.id for row in rows])
+            async for line in _blobs(
+                connection, "response_id", [turn.id for found in inside.values() for turn in found]
+            ):
+                yield line
+            for row in rows:
+                if found := inside.get(row.id):
+                    yield _encode(ThreadLine(row.id, row.tenant_id, row.created_at, row.expires_at, found))
+        async for rows in _batches(connection, conversations, tenant):
+            ids = [row.id for row in rows]
+            async for line in _blobs(connection, "conversation_id", ids):
+                yield line
+            listed: dict[str, list[ItemLine]] = {}
+            for item in (await connection.execute(_ITEMS_OF, {"ids": ids})).all():
+                line_item = ItemLine(item.position, item.id, Raw(item.body))
+                listed.setdefault(item.conversation_id, []).append(line_item)
+            for row in rows:
+                items = listed.get(row.id, [])
+                yield _encode(ConversationLine(row.id, row.tenant_id, row.created_at, Raw(row.metadata), items))
+
+
+async def _batches(connection: AsyncConnection, table: Table, tenant: str | None) -> AsyncIterator[Sequence[Any]]:
+    query = select(table).where(table.c.id > bindparam("after")).order_by(table.c.id).limit(BATCH)
+    if tenant is not None:
+        query = query.where(table.c.tenant_id == tenant)
+    after = ""
+    while rows := (await connection.execute(query, {"after": after})).all():
+        yield rows
+        after = rows[-1].id
+
+
+async def _turns(connection: AsyncConnection, thread_ids: list[str]) -> dict[str, list[TurnLine]]:
+    found: dict[str, list[TurnLine]] = {}
+    for row in (await connection.execute(_TURNS_OF, {"ids": thread_ids})).all():
+        values: dict[str, Any] = {name: getattr(row, name) for name in TurnLine.__struct_fields__}
+        line = TurnLine(**{**values, "body": Raw(row.body), "input": Raw(row.input), "output": Raw(row.output)})
+        found.setdefault(row.thread_id, []).append(line)
+    return found
+
+
+async def _blobs(connection: AsyncConnection, column: str, ids: list[str]) -> AsyncIterator[bytes]:
+    query = select(blob_table).where(
+        blob_table.c.tenant_id == bindparam("tenant"), blob_table.c.sha256 == bindparam("key")
+    )
+    for tenant, key in sorted(await blobs.uses_of(connection, column, ids)):
+        row = (await connection.execute(query, {"tenant": tenant, "key": key})).first()
+        if row is not None:
+            yield _encode(BlobLine(row.tenant_id, row.sha256, row.data))
+
+
+async def import_lines(database: Database, lines: Iterable[bytes]) -> Imported:
+    """Write what an export gave; threads and conversations that are there already stay as they are.
+
+    Raises:
+        InvalidRequest: a line is not an export's; the message names it. Lines before it have been written.
+    """
+    done = Imported()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            read = _decode(line)
+        except msgspec.MsgspecError as error:
+            raise InvalidRequest(f"Line {number} is not a line of a store's export: {error}") from error
+        if isinstance(read, Head):
+            if read.revision != HEAD:
+                raise InvalidRequest(f"The export is of revision {read.revision}, this store is of {HEAD}.")
+            continue
+        async with database.write() as connection:
+            if isinstance(read, BlobLine):
+                done.blobs += await _put(
+                    connection, blob_table, tenant_id=read.tenant, sha256=read.sha256, data=read.data
+                )
+            elif isinstance(read, ThreadLine):
+                await _put_thread(connection, read, done)
+            else:
+                await _put_conversation(connection, read, done)
+    return done
+
+
+async def _put_thread(connection: AsyncConnection, line: ThreadLine, done: Imported) -> None:
+    row = {"id": line.id, "tenant_id": line.tenant, "created_at": line.created_at, "expires_at": line.expires_at}
+    if not await _put(connection, threads, **row):
+        return
+    done.threads += 1
+    for turn in line.turns:
+        fields = msgspec.structs.asdict(turn)
+        wide = {name: fields.pop(name) for name in ("input", "output", "shared_ids", "prompt_ids", "completion_ids")}
+        wide["input"], wide["output"], fields["body"] = bytes(turn.input), bytes(turn.output), bytes(turn.body)
+        done.responses += await _put(connection, responses, **fields, thread_id=line.id, tenant_id=line.tenant)
+        await _put(connection, turns, response_id=turn.id, **wide)
+        used = blobs.references(bytes(turn.input)) | blobs.references(bytes(turn.output))
+        await blobs.use(connection, line.tenant, used, response_id=turn.id)
+
+
+async def _put_conversation(connection: AsyncConnection, line: ConversationLine, done: Imported) -> None:
+    row = {"id": line.id, "tenant_id": line.tenant, "created_at": line.created_at, "metadata": bytes(line.metadata)}
+    if not await _put(connection, conversations, **row):
+        return
+    done.conversations += 1
+    for item in line.items:
+        place = {"conversation_id": line.id, "position": item.position, "id": item.id, "body": bytes(item.body)}
+        await _put(connection, conversation_items, **place)
+        await blobs.use(connection, line.tenant, blobs.references(bytes(item.body)), conversation_id=line.id)
+
+
+async def _put(connection: AsyncConnection, table: Table, **row: Any) -> int:
+    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
+    return (await connection.execute(insert(table).values(**row).on_conflict_do_nothing())).rowcount
+
+
+_TURNS_OF = (
+    select(responses, turns)
+    .where(turns.c.response_id == responses.c.id, responses.c.thread_id.in_(bindparam("ids", expanding=True)))
+    .where(responses.c.status.in_(ENDED))
+    .order_by(responses.c.thread_id, responses.c.depth, responses.c.id)
+)
+_ITEMS_OF = (
+    select(conversation_items)
+    .where(conversation_items.c.conversation_id.in_(bindparam("ids", expanding=True)))
+    .order_by(conversation_items.c.conversation_id, conversation_items.c.position)
+)
