@@ -54,34 +54,13 @@ def write(directory: Path, tokenizer: Spec, named: Spec, config: Spec, template:
 # -- Qwen ------------------------------------------------------------------------------------------------------------
 
 _QWEN_SPECIAL = [
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|object_ref_start|>",
-    "<|object_ref_end|>",
-    "<|box_start|>",
-    "<|box_end|>",
-    "<|quad_start|>",
-    "<|quad_end|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|vision_pad|>",
-    "<|image_pad|>",
-    "<|video_pad|>",
+    *("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>"),
+    *("<|box_start|>", "<|box_end|>", "<|quad_start|>", "<|quad_end|>"),
+    *("<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>"),
 ]
 _QWEN_PLAIN = [
-    "<tool_call>",
-    "</tool_call>",
-    "<|fim_prefix|>",
-    "<|fim_middle|>",
-    "<|fim_suffix|>",
-    "<|fim_pad|>",
-    "<|repo_name|>",
-    "<|file_sep|>",
-    "<tool_response>",
-    "</tool_response>",
-    "<think>",
-    "</think>",
+    *("<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>"),
+    *("<|repo_name|>", "<|file_sep|>", "<tool_response>", "</tool_response>", "<think>", "</think>"),
 ]
 _QWEN_NAMED = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "model_max_length": 131072}
 _QWEN_VISION = {
@@ -241,18 +220,9 @@ def _mistral_nemo(directory: Path) -> None:
     read = json.loads(data("mistral-common", "mistral_common/data/tekken_240718.json").read_bytes())
     count, size = read["config"]["default_num_special_tokens"], read["config"]["default_vocab_size"]
     ranks = {base64.b64decode(t["token_bytes"]): t["rank"] for t in read["vocab"][: size - count]}
-    named = [
-        "<unk>",
-        "<s>",
-        "</s>",
-        "[INST]",
-        "[/INST]",
-        "[AVAILABLE_TOOLS]",
-        "[/AVAILABLE_TOOLS]",
-        "[TOOL_RESULTS]",
-        "[/TOOL_RESULTS]",
-    ]
-    named += ["[TOOL_CALLS]", "[IMG]", "<pad>", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]"]
+    named = ["<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"]
+    named += ["[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]", "<pad>", "[IMG_BREAK]", "[IMG_END]"]
+    named += ["[PREFIX]", "[MIDDLE]", "[SUFFIX]"]
     tokens = {i: named[i] if i < len(named) else f"<SPECIAL_{i}>" for i in range(count)}
     vocab = {c: i for i, c in tokens.items()} | {bpe.spell(token): rank + count for token, rank in ranks.items()}
     write(
