@@ -21,7 +21,17 @@ from litestar.exceptions import HTTPException
 from app import errors
 from app.http.exchange import exchange_of
 
-__all__ = ("EXCEPTION_HANDLERS", "Family", "Refusal", "envelope", "family", "public_status", "refusal", "send_error")
+__all__ = (
+    "EXCEPTION_HANDLERS",
+    "Family",
+    "Refusal",
+    "envelope",
+    "family",
+    "fault_body",
+    "public_status",
+    "refusal",
+    "send_error",
+)
 
 log = logging.getLogger("isthmus")
 
@@ -157,6 +167,11 @@ def _answer(scope: Any, error: BaseException) -> tuple[int, bytes, dict[str, str
     fault = refusal(error)
     body = msgspec.json.encode(envelope(fault, of, exchange_of(scope).request_id))
     return public_status(fault, of), body, fault.headers
+
+
+def fault_body(error: BaseException, of: Family = "vllm") -> dict[str, Any]:
+    """The envelope of an error that comes after a stream has begun, as the body of an event."""
+    return envelope(refusal(error), of)
 
 
 async def send_error(scope: Any, send: Any, error: BaseException) -> None:

@@ -12,10 +12,8 @@ import msgspec
 from litestar import Request, Response, post
 from litestar.datastructures import State
 from litestar.di import NamedDependency
-from litestar.openapi.spec import Example
-from litestar.params import Body
 
-from app.http.codec import StructDTO, decode, read_body
+from app.http.codec import StructDTO, decode, json_body, read_body
 from app.http.errors import send_error
 from app.http.exchange import Exchange, exchange_of
 from app.http.service import Service
@@ -51,17 +49,12 @@ class JsonRoute(msgspec.Struct, frozen=True, kw_only=True):
 
         handle.__name__ = handle.__qualname__ = run.__name__
         handle.__doc__ = run.__doc__
-        handle.__annotations__["data"] = described_body(self.takes, self.example)
+        handle.__annotations__["data"] = Annotated[self.takes, json_body(self.example)]
         handle.__annotations__["return"] = reply_type[self.gives]
         decorator = post(
             self.path, status_code=200, dto=StructDTO, return_dto=None, tags=[self.tag], opt=dict(self.opt)
         )
         return decorator(handle)
-
-
-def described_body(takes: Any, example: dict[str, Any]) -> Any:
-    """A handler's ``data`` annotation: a JSON body of this type, with an example that the docs page offers."""
-    return Annotated[takes, Body(media_type="application/json", examples=[Example(value=example)])]
 
 
 class Handled(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+from app.derendering.stream_state import StateSeal
 from app.http.exchange import Exchange
 from app.models import Models, ServedModel
 from app.registry import Registry
@@ -17,6 +18,8 @@ class Service:
     settings: Settings
     registry: Registry
     models: Models
+    seal: StateSeal
+    """Signs and opens the state of derender streams."""
     store: Any = None
     """The store of turns; None where ``database_url`` is empty."""
 

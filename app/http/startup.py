@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from app.derendering.stream_state import StateSeal
 from app.engines.engine import Engine, EngineConfig
 from app.errors import IsthmusError, StartupError
 from app.http.service import Service
@@ -40,6 +41,7 @@ async def start(service: Service, gate: Gate, stack: AsyncExitStack) -> None:
     if not settings.state_key:
         settings = structs.replace(settings, state_key=secrets.token_hex(32))
     service.settings = settings
+    service.seal = StateSeal(settings.state_key)
     service.registry = registry = Registry(settings.plugin_overrides)
     service.models = await load_models(settings, registry)
     for model in service.models:
@@ -119,8 +121,6 @@ async def _probe(model: ServedModel) -> None:
         conversation=Conversation([Message("user", "Hi")]) if model.templates else None,
         text=None if model.templates else "Hi",
     )
-    if model.renderer is None:
-        return
     try:
         await model.renderer.render(probe)
     except IsthmusError as error:

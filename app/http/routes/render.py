@@ -1,21 +1,48 @@
-"""Requests of the four dialects to token ids: the four ``/render`` endpoints."""
+"""Requests of the dialects to token ids: the ``/render`` endpoints. Nothing is generated."""
 
-from app.dialects.chat import read as chat
+import asyncio
+
+from app.dialects.chat.read import read as read_chat
+from app.dialects.completions.read import read as read_completions
+from app.dialects.responses.read import read as read_responses
 from app.http.codec import encode
 from app.http.exchange import Exchange
 from app.http.json_route import JsonRoute
 from app.http.service import Service
 from app.http.shell import SCALE_OUT
+from app.models import ServedModel
 from app.protocol.chat import CHAT_EXAMPLE, ChatRequest
+from app.protocol.completions import COMPLETIONS_EXAMPLE, CompletionsRequest
 from app.protocol.generate import GenerateRequest
+from app.protocol.responses import RESPONSES_EXAMPLE, ResponsesRequest
+from app.rendering.request import RenderInput
 
 __all__ = ("ROUTES",)
 
 
 async def render_chat(service: Service, data: ChatRequest, exchange: Exchange) -> bytes:
-    """A chat completions request to the ids, sampling parameters and media that an engine takes."""
+    """Render a chat completions request to the ids, sampling parameters and media that an engine takes."""
     model = service.model(data.model, exchange)
-    rendered: GenerateRequest = await model.renderer.render(chat.read(data, model=model, request_id=exchange.client_id))
+    return await _rendered(model, read_chat(data, model=model, request_id=exchange.client_id), exchange)
+
+
+async def render_completions(service: Service, data: CompletionsRequest, exchange: Exchange) -> bytes:
+    """Render a completions request; the answer is a list with one element a prompt, also for a single one."""
+    model = service.model(data.model, exchange)
+    inputs = read_completions(data, model=model, request_id=exchange.client_id)
+    rendered: list[GenerateRequest] = await asyncio.gather(*(model.renderer.render(item) for item in inputs))
+    exchange.tokens_in = sum(len(item.token_ids) for item in rendered)
+    return encode(rendered)
+
+
+async def render_responses(service: Service, data: ResponsesRequest, exchange: Exchange) -> bytes:
+    """Render a responses request."""
+    model = service.model(data.model, exchange)
+    return await _rendered(model, read_responses(data, model=model, request_id=exchange.client_id), exchange)
+
+
+async def _rendered(model: ServedModel, given: RenderInput, exchange: Exchange) -> bytes:
+    rendered: GenerateRequest = await model.renderer.render(given)
     exchange.tokens_in = len(rendered.token_ids)
     return encode(rendered)
 
@@ -29,5 +56,23 @@ ROUTES = [
         example=CHAT_EXAMPLE,
         tag="render",
         opt=SCALE_OUT,
-    )
+    ),
+    JsonRoute(
+        path="/v1/completions/render",
+        run=render_completions,
+        takes=CompletionsRequest,
+        gives=list[GenerateRequest],
+        example=COMPLETIONS_EXAMPLE,
+        tag="render",
+        opt=SCALE_OUT,
+    ),
+    JsonRoute(
+        path="/v1/responses/render",
+        run=render_responses,
+        takes=ResponsesRequest,
+        gives=GenerateRequest,
+        example=RESPONSES_EXAMPLE,
+        tag="render",
+        opt=SCALE_OUT,
+    ),
 ]
