@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import Struct
 from PIL import Image
 
+from app.errors import InvalidRequest, StartupError
 from app.multimodal.items import Batched, Field, Flat, Shared, Tensor
 
 __all__ = (
@@ -20,6 +21,7 @@ __all__ = (
     "Expansion",
     "Field",
     "Flat",
+    "ImagesOnly",
     "ItemSize",
     "Marker",
     "Pixels",
@@ -27,6 +29,7 @@ __all__ = (
     "ProcessorContext",
     "Shared",
     "Tensor",
+    "refuse_options",
 )
 
 
@@ -46,16 +49,29 @@ class ProcessorContext(Struct, frozen=True, kw_only=True):
     token_id: Callable[[str], int | None]
     encode: Callable[[str], Sequence[int]]
 
+    def token(self, text: str, *keys: str) -> int:
+        """The id that config.json gives under one of ``keys``, else the vocabulary's for ``text``.
+
+        Raises:
+            StartupError: there is neither.
+        """
+        for found in (*(self.config.get(key) for key in keys), self.token_id(text)):
+            if isinstance(found, int):
+                return found
+        raise StartupError(f"the tokenizer has no {text}, which this model's media need")
+
 
 class Marker(Struct, frozen=True):
     """How a prompt shows one item before it is expanded.
 
     ``text`` is what is written for the item where the template takes plain strings; ``ids`` are the token ids that
-    stand for one item in the encoded prompt.
+    stand for one item in the encoded prompt. ``merges`` are pairs of tokens that the tokenizer would have written as
+    one, to be joined where an expansion meets the text around it (Gemma's runs of newlines).
     """
 
     text: str
     ids: tuple[int, ...]
+    merges: Mapping[tuple[int, int], int] = {}
 
 
 class ItemSize(Struct, frozen=True):
@@ -96,6 +112,15 @@ class Expansion(Struct, frozen=True):
     embed_ids: frozenset[int]
 
 
+def refuse_options(options: Mapping[str, Any], known: str = "none") -> None:
+    """Raise :class:`InvalidRequest` that names the first of these processor options, which nobody knows."""
+    for name in sorted(options):
+        raise InvalidRequest(
+            f"This model's processor has no such option `{name}`, or not with this value (it has {known}).",
+            param=f"mm_processor_kwargs.{name}",
+        )
+
+
 class Processor(Protocol):
     """One model family's media handling, bound to one model. Methods run in worker threads and keep no state.
 
@@ -117,3 +142,13 @@ class Processor(Protocol):
 
     def sample(self, total: int, fps: float, options: Mapping[str, Any]) -> list[int]:
         """Which of a video file's ``total`` frames (at ``fps`` frames per second) the model sees."""
+
+
+class ImagesOnly:
+    """A base for processors of families that take no videos and no bounded number of images."""
+
+    max_items: Mapping[str, int] = {}
+
+    def sample(self, total: int, fps: float, options: Mapping[str, Any]) -> list[int]:
+        """Never asked, as there is no video marker."""
+        raise InvalidRequest("This model takes no video.")

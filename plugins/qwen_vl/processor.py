@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Struct
 from PIL import Image
 
-from app.errors import InvalidRequest, StartupError
+from app.errors import InvalidRequest
 from app.multimodal.processor import (
     Batched,
     Expansion,
@@ -18,6 +18,7 @@ from app.multimodal.processor import (
     Pixels,
     ProcessorContext,
     Tensor,
+    refuse_options,
 )
 from plugins.qwen_vl.resize import fit_image, fit_video
 
@@ -90,7 +91,7 @@ class Qwen2VLProcessor:
         self._max_frames = int(context.video.get("max_frames") or self.max_frames)
         self._encode = context.encode
         self._start, self._end, image, video = (
-            _token(context, key, text)
+            context.token(text, key)
             for key, text in (
                 ("vision_start_token_id", "<|vision_start|>"),
                 ("vision_end_token_id", "<|vision_end|>"),
@@ -138,12 +139,7 @@ class Qwen2VLProcessor:
         return {}
 
     def _geometry(self, modality: str, options: Mapping[str, Any]) -> Geometry:
-        unknown = sorted(set(options) - OPTIONS)
-        if unknown:
-            raise InvalidRequest(
-                f"This model's processor has no option `{unknown[0]}`; it has {', '.join(sorted(OPTIONS))}.",
-                param=f"mm_processor_kwargs.{unknown[0]}",
-            )
+        refuse_options({key: options[key] for key in options if key not in OPTIONS}, ", ".join(sorted(OPTIONS)))
         return (self._image if modality == "image" else self._video).under(options)
 
     def _grid(self, modality: str, size: ItemSize, options: Mapping[str, Any]) -> tuple[Geometry, int, int, int]:
@@ -236,11 +232,3 @@ def _bfloat16(value: np.ndarray[Any, Any]) -> Tensor:
     bits = int(value.view("<u4"))
     bits = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return Tensor("bfloat16", (), bits.to_bytes(2, "little"))
-
-
-def _token(context: ProcessorContext, key: str, text: str) -> int:
-    found = context.config.get(key)
-    found = context.token_id(text) if found is None else found
-    if not isinstance(found, int):
-        raise StartupError(f"config.json has no {key} and the tokenizer has no {text}")
-    return found
