@@ -45,9 +45,7 @@ class ResponsesRequest(SamplingFields, frozen=True, kw_only=True):
         Meta(description="A text, or items: messages (`type` optional), calls and their outputs, reasoning."),
     ]
     model: Annotated[str | None, Meta(description="A served model's name; unset: the first one.")] = None
-    instructions: Annotated[
-        str | list[dict[str, Any]] | None, Meta(description="System text of this request only; never carried on.")
-    ] = None
+    instructions: Annotated[str | None, Meta(description="System text of this request only; never carried on.")] = None
     previous_response_id: Annotated[str | None, Meta(description="A stored response that this one follows.")] = None
     conversation: Annotated[str | dict[str, Any] | None, Meta(description="A stored conversation, or its id.")] = None
     previous_input_messages: list[dict[str, Any]] | None = None

@@ -2,11 +2,14 @@
 
 __all__ = (
     "EFFORTS",
+    "INCLUDES",
     "INT64",
+    "LEAST_THINKING_BUDGET",
     "MAX_BAD_WORDS",
     "MAX_CACHE_SALT",
     "MAX_CHOICES",
     "MAX_LOGPROB_TOKEN_IDS",
+    "MAX_METADATA",
     "MAX_PROMPTS",
     "MAX_STOP_STRINGS",
     "TOKEN_IDS",
@@ -35,3 +38,21 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 TOKEN_IDS = range(2**31)
 """What can be a token id of some vocabulary."""
+
+MAX_METADATA = (16, 64, 512)
+"""Pairs, characters of a key, characters of a value (OpenAI's)."""
+
+INCLUDES = (
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "message.output_text.logprobs",
+    "reasoning.encrypted_content",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+)
+"""What a Responses request may ask to be included (OpenAI's)."""
+
+LEAST_THINKING_BUDGET = 1_024
+"""``thinking.budget_tokens`` of the Messages API (Anthropic's)."""

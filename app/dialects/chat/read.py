@@ -18,7 +18,7 @@ from app.rendering.conversation import Conversation
 from app.rendering.request import NamedTool, RenderInput, SamplingRequest, TemplateOptions
 from app.rendering.sampling_checks import check_sampling
 
-__all__ = ("read", "read_template")
+__all__ = ("check_final_message", "read", "read_template")
 
 
 def read(request: ChatRequest, *, model: DialectModel, request_id: str | None = None) -> RenderInput:
@@ -116,20 +116,25 @@ def _read_sampling(request: ChatRequest, extra_args: dict[str, Any] | None) -> S
     )
 
 
-def read_template(request: ChatRequest) -> TemplateOptions:
-    """How the conversation is to be written.
+def check_final_message(add_generation_prompt: bool | None, continue_final_message: bool | None) -> tuple[bool, bool]:
+    """Whether to open a turn of the assistant, and whether to continue the last message instead; never both.
 
-    A last message of the assistant is continued only where ``continue_final_message`` asks for it; else a new turn of
-    the assistant is opened behind it. Continuing alone switches ``add_generation_prompt`` off.
+    A last message of the assistant is continued only where that is asked for; else a new turn is opened behind it.
     """
-    if request.continue_final_message and request.add_generation_prompt:
+    if continue_final_message and add_generation_prompt:
         raise InvalidRequest(
             "`continue_final_message` and `add_generation_prompt` exclude each other.", param="continue_final_message"
         )
-    add = request.add_generation_prompt
+    continued = bool(continue_final_message)
+    return (not continued if add_generation_prompt is None else add_generation_prompt), continued
+
+
+def read_template(request: ChatRequest) -> TemplateOptions:
+    """How the conversation is to be written."""
+    add, continued = check_final_message(request.add_generation_prompt, request.continue_final_message)
     return TemplateOptions(
-        add_generation_prompt=not request.continue_final_message if add is None else add,
-        continue_final_message=bool(request.continue_final_message),
+        add_generation_prompt=add,
+        continue_final_message=continued,
         chat_template=request.chat_template,
         kwargs=request.chat_template_kwargs or {},
         reasoning_effort=read_effort(request.reasoning_effort),
