@@ -16,6 +16,9 @@ GROUP = "isthmus.formats"
 class Plugins(Protocol):
     """The part of :class:`app.registry.Registry` that loading a model asks."""
 
+    def names(self, group: str) -> list[str]:
+        """Names in a group; nothing is imported."""
+
     def find(self, group: str) -> dict[str, Any]:
         """Everything of a group that loads, by name."""
 

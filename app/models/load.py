@@ -11,10 +11,11 @@ from typing import Any
 from app.errors import IsthmusError, StartupError
 from app.models import configuration
 from app.models.formats import Plugins, choose_format, format_literals
-from app.models.rendering import make_renderer
+from app.models.rendering import find_encoder, make_renderer
 from app.models.served import Models, ServedModel
 from app.models.source import resolve_source
 from app.models.templates import read_templates
+from app.multimodal.fetch import Fetcher
 from app.settings import ModelSettings, Settings
 from app.tokenizing.files import read_json
 from app.tokenizing.hf import load_tokenizer
@@ -24,6 +25,7 @@ __all__ = ("load_model", "load_models")
 _log = logging.getLogger("isthmus.models")
 LOADERS = 4
 """Models that load at a time."""
+PROCESSORS = "isthmus.processors"
 UNKNOWN_LENGTH = 32_768
 """max_model_len where neither the setting nor the model's files give one."""
 
@@ -37,8 +39,11 @@ async def load_models(settings: Settings, plugins: Plugins) -> Models:
     _check_names(settings.models)
     with ThreadPoolExecutor(LOADERS, "load") as pool:
         loop = asyncio.get_running_loop()
-        loading = [loop.run_in_executor(pool, load_model, model, settings, plugins) for model in settings.models]
-        return Models(await asyncio.gather(*loading))
+        fetcher = Fetcher(settings.media)
+        loading = [
+            loop.run_in_executor(pool, load_model, model, settings, plugins, fetcher) for model in settings.models
+        ]
+        return Models(await asyncio.gather(*loading), fetcher=fetcher)
 
 
 def _check_names(models: list[ModelSettings]) -> None:
@@ -50,21 +55,23 @@ def _check_names(models: list[ModelSettings]) -> None:
             seen.add(name)
 
 
-def load_model(model: ModelSettings, settings: Settings, plugins: Plugins) -> ServedModel:
+def load_model(
+    model: ModelSettings, settings: Settings, plugins: Plugins, fetcher: Fetcher | None = None
+) -> ServedModel:
     """Load one model. Takes as long as its vocabulary is large, about half a second; call it in a thread.
 
     Raises:
         StartupError: one line that names the model, the file and the reason.
     """
     try:
-        return _load(model, settings, plugins)
+        return _load(model, settings, plugins, fetcher or Fetcher(settings.media))
     except StartupError as error:
         raise StartupError(f"model {model.name}: {error.message}", param=error.param) from error
     except IsthmusError as error:
         raise StartupError(f"model {model.name}: {error.message.splitlines()[0]}", param=error.param) from error
 
 
-def _load(model: ModelSettings, settings: Settings, plugins: Plugins) -> ServedModel:
+def _load(model: ModelSettings, settings: Settings, plugins: Plugins, fetcher: Fetcher) -> ServedModel:
     local = any(engine.name == model.engine and engine.kind == "local" for engine in settings.engines)
     source = resolve_source(model.source, weights=local)
     config = _object(source / "config.json")
@@ -74,9 +81,6 @@ def _load(model: ModelSettings, settings: Settings, plugins: Plugins) -> ServedM
     added = {token.content for token in tokenizer.added_tokens.values()}
     tool_format = choose_format("tool", model.tool_format, plugins, templates, added)
     reasoning_format = choose_format("reasoning", model.reasoning_format, plugins, templates, added)
-    tokenizer.protect(
-        [*templates.values(), *format_literals((tool_format, reasoning_format))], more=_media_tokens(config, tokenizer)
-    )
     served = ServedModel(
         name=model.name,
         aliases=list(model.aliases),
@@ -92,8 +96,29 @@ def _load(model: ModelSettings, settings: Settings, plugins: Plugins) -> ServedM
         eos_token_ids=configuration.eos_token_ids(tokenizer.eos_token_id, generation_config, config),
         created=int(time.time()),
     )
-    served.renderer = make_renderer(served, settings, plugins)
+    media = None
+    if (name := _processor_name(served, plugins)) is not None:
+        from app.models.media import make_media, make_processor  # numpy and pillow, which a text server does without
+
+        served.processor = make_processor(served, name, plugins)
+        media = make_media(served, settings, served.processor, fetcher)
+    encoder = find_encoder(served, settings, plugins)
+    tokenizer.protect(
+        [*templates.values(), *format_literals((tool_format, reasoning_format)), *_media_markers(served)],
+        more=encoder.literals() if encoder is not None else (),
+    )
+    served.renderer = make_renderer(served, settings, encoder=encoder, media=media)
     return served
+
+
+def _processor_name(model: ServedModel, plugins: Plugins) -> str | None:
+    """The processor that the settings name, or the one registered for the model's type; None for a text model."""
+    name = model.settings.processor
+    if name in ("", "none"):
+        return None
+    if name != "auto":
+        return name
+    return model.model_type if model.model_type in plugins.names(PROCESSORS) else None
 
 
 def _object(path: Path) -> dict[str, Any]:
@@ -116,9 +141,10 @@ def _length(model: ModelSettings, config: Mapping[str, Any], tokenizer_config: M
     return model.max_model_len
 
 
-def _media_tokens(config: Mapping[str, Any], tokenizer: Any) -> set[str]:
-    """Texts of the placeholder tokens that the config names by id (image_token_id and the like)."""
-    ids = [
-        value for key, value in config.items() if key.endswith(("_token_id", "_token_index")) and isinstance(value, int)
-    ]
-    return {tokenizer.added_tokens[i].content for i in ids if i in tokenizer.added_tokens}
+def _media_markers(served: ServedModel) -> list[str]:
+    """The media placeholders: those that the config names by id (image_token_id and the like), and the processor's."""
+    added = served.tokenizer.added_tokens
+    ids = [value for key, value in served.config.items() if key.endswith(("_token_id", "_token_index"))]
+    named = [added[value].content for value in ids if isinstance(value, int) and value in added]
+    markers = served.processor.markers.values() if served.processor is not None else ()
+    return [*named, *(marker.text for marker in markers)]

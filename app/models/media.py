@@ -1,4 +1,7 @@
-"""A served model's files and settings to its multimodal processor and its way with media."""
+"""A served model's files and settings to its multimodal processor and its way with media.
+
+Imported only where a model takes media: it brings numpy and pillow.
+"""
 
 import os
 from collections.abc import Callable
@@ -15,26 +18,19 @@ from app.rendering.media_prompt import PreparedMedia
 from app.settings import Settings
 from app.tokenizing.files import read_json
 
-__all__ = ("find_processor", "make_media")
+__all__ = ("make_media", "make_processor")
 
 GROUP = "isthmus.processors"
 PIXEL_WORK = ThreadPoolExecutor(max(2, os.cpu_count() or 1), thread_name_prefix="pixels")
 """Decoding and cutting pixels must not wait behind tokenizing, nor the other way round."""
 
 
-def find_processor(model: ServedModel, plugins: Plugins) -> Processor | None:
-    """The processor that the settings name, or that is registered for the model's type; None for a text model.
+def make_processor(model: ServedModel, name: str, plugins: Plugins) -> Processor:
+    """The processor registered under ``name``, for this model.
 
     Raises:
-        StartupError: the named one is not there, or the model's files are not what it needs.
+        StartupError: it is not there, or the model's files are not what it needs.
     """
-    name = model.settings.processor
-    if name in ("", "none"):
-        return None
-    if name == "auto":
-        name = model.model_type
-        if name not in plugins.find(GROUP):
-            return None
     make: Callable[[ProcessorContext], Processor] = plugins.get(GROUP, name)
 
     def read(file: str) -> dict[str, Any]:

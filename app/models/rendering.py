@@ -13,22 +13,21 @@ from app.rendering.template import clock
 from app.rendering.templates import ChatTemplates, special_tokens
 from app.settings import Settings
 
-__all__ = ("make_renderer",)
+__all__ = ("find_encoder", "make_renderer")
 
 GROUP = "isthmus.encoders"
 
 
 def make_renderer(
-    model: ServedModel, settings: Settings, plugins: Plugins, *, media: MediaEncoder | None = None
+    model: ServedModel, settings: Settings, *, encoder: PromptEncoder | None = None, media: MediaEncoder | None = None
 ) -> Renderer:
-    """The renderer of one model.
+    """The renderer of one model, whose tokenizer knows already what it protects.
 
     Raises:
-        StartupError: a template does not compile, or the encoder that the settings name is not there.
+        StartupError: a template does not compile.
     """
     files = model.tokenizer.files
     own = model.settings
-    encoder = find_encoder(model, settings, plugins)
     templates = None
     if model.templates and encoder is None:
         templates = ChatTemplates(
@@ -55,13 +54,17 @@ def make_renderer(
 
 
 def find_encoder(model: ServedModel, settings: Settings, plugins: Plugins) -> PromptEncoder | None:
-    """The prompt encoder that the settings name, or that is registered for the model's type; None for none."""
+    """The prompt encoder that the settings name, or that is registered for the model's type; None for none.
+
+    Raises:
+        StartupError: the named one is not there, or cannot be made for this model.
+    """
     name = model.settings.encoder
     if name in ("", "none"):
         return None
     if name == "auto":
         name = model.model_type
-        if name not in plugins.find(GROUP):
+        if name not in plugins.names(GROUP):
             return None
     make: Any = plugins.get(GROUP, name)
     encoder: PromptEncoder = make(

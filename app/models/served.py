@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from app.errors import ModelNotFound, StartupError
+from app.multimodal.fetch import Fetcher
 from app.parsing.format import ReasoningFormat, ToolFormat
 from app.settings import ModelSettings
 from app.tokenizing.hf import HFTokenizer
@@ -58,12 +59,17 @@ class ServedModel(Struct, kw_only=True):
 class Models:
     """All served models, in the order of the settings.
 
+    Args:
+        models: them.
+        fetcher: what their media are fetched with; closed with them.
+
     Raises:
         StartupError: two have a name or an alias in common.
     """
 
-    def __init__(self, models: Iterable[ServedModel]) -> None:
+    def __init__(self, models: Iterable[ServedModel], *, fetcher: Fetcher | None = None) -> None:
         self._models = list(models)
+        self._fetcher = fetcher
         self._by_name: dict[str, ServedModel] = {}
         for model in self._models:
             for name in dict.fromkeys((model.name, *model.aliases)):
@@ -81,6 +87,11 @@ class Models:
         if model is None:
             raise ModelNotFound(name or "", list(self._by_name))
         return model
+
+    async def close(self) -> None:
+        """Free the connections that media are fetched over."""
+        if self._fetcher is not None:
+            await self._fetcher.close()
 
     def __iter__(self) -> Iterator[ServedModel]:
         return iter(self._models)
