@@ -14,11 +14,12 @@ from litestar.params import Body
 from litestar.plugins import OpenAPISchemaPlugin
 
 from app.errors import InvalidRequest
+from app.multimodal.encoded import EncodedItem
 
 __all__ = ("StructDTO", "StructDocs", "UnsupportedMediaType", "decode", "encode", "json_body", "read_body", "reply")
 
 T = TypeVar("T")
-encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder(enc_hook=EncodedItem.to_json).encode
 
 
 def reply(value: Any, *, status: int = 200) -> Response[Any]:

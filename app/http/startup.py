@@ -44,6 +44,7 @@ async def start(service: Service, gate: Gate, stack: AsyncExitStack) -> None:
     service.seal = StateSeal(settings.state_key)
     service.registry = registry = Registry(settings.plugin_overrides)
     service.models = await load_models(settings, registry)
+    stack.push_async_callback(service.models.close)
     for model in service.models:
         await _start_engine(model, settings, registry, stack)
         await _probe(model)

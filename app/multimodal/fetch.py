@@ -4,14 +4,16 @@ import asyncio
 import os
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
-
-import httpx
 
 from app.errors import BadMedia, InvalidRequest
 from app.multimodal import data_url
 from app.multimodal.address_guard import AddressGuard
 from app.settings import MediaSettings
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = ("Fetcher",)
 
@@ -34,20 +36,14 @@ class Fetcher:
         settings: MediaSettings,
         *,
         guard: AddressGuard | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: "httpx.AsyncBaseTransport | None" = None,
     ) -> None:
         self._settings = settings
         self._guard = guard or AddressGuard(
             settings.allowed_domains, settings.denied_domains, settings.allowed_networks
         )
-        # No connection is kept: one to a pinned address must never serve another host name.
-        self._client = httpx.AsyncClient(
-            trust_env=False,
-            follow_redirects=False,
-            transport=transport,
-            limits=httpx.Limits(max_connections=64, max_keepalive_connections=0),
-            timeout=settings.timeout_s,
-        )
+        self._transport = transport
+        self._client: httpx.AsyncClient | None = None
 
     async def fetch(self, url: str, *, param: str) -> bytes:
         """The bytes at ``url``.
@@ -67,9 +63,27 @@ class Fetcher:
 
     async def close(self) -> None:
         """Free the connections."""
-        await self._client.aclose()
+        if self._client is not None:
+            await self._client.aclose()
+
+    def _connected(self) -> "httpx.AsyncClient":
+        """The client, made when the first URL needs it: a text server never imports httpx."""
+        import httpx
+
+        if self._client is None:
+            # No connection is kept: one to a pinned address must never serve another host name.
+            self._client = httpx.AsyncClient(
+                trust_env=False,
+                follow_redirects=False,
+                transport=self._transport,
+                limits=httpx.Limits(max_connections=64, max_keepalive_connections=0),
+                timeout=self._settings.timeout_s,
+            )
+        return self._client
 
     async def _http(self, url: str, param: str) -> bytes:
+        import httpx
+
         try:
             async with asyncio.timeout(self._settings.timeout_s):
                 for _ in range(MAX_REDIRECTS + 1):
@@ -87,6 +101,8 @@ class Fetcher:
 
     async def _one_hop(self, url: str, param: str) -> bytes | str:
         """The body, or the next URL; every hop is judged anew and pinned to the address that was judged."""
+        import httpx
+
         if len(url) > MAX_URL:
             raise InvalidRequest(f"This URL is longer than {MAX_URL} characters.", param=param)
         target = httpx.URL(url)
@@ -98,10 +114,11 @@ class Fetcher:
         port = target.port or (443 if target.scheme == "https" else 80)
         address = await self._guard.address(host, port, param=param)
         headers = {"Host": target.netloc.decode("ascii"), "Accept-Encoding": "identity", "Accept": "image/*, video/*"}
-        request = self._client.build_request(
+        client = self._connected()
+        request = client.build_request(
             "GET", target.copy_with(host=address), headers=headers, extensions={"sni_hostname": host}
         )
-        response = await self._client.send(request, stream=True)
+        response = await client.send(request, stream=True)
         try:
             if response.status_code in REDIRECTS and "location" in response.headers:
                 return str(target.join(response.headers["location"]))
@@ -113,7 +130,7 @@ class Fetcher:
         finally:
             await response.aclose()
 
-    async def _body(self, response: httpx.Response, param: str) -> bytes:
+    async def _body(self, response: "httpx.Response", param: str) -> bytes:
         limit = self._settings.max_bytes
         length = response.headers.get("content-length", "")
         if length.isdigit() and int(length) > limit:

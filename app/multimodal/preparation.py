@@ -14,10 +14,11 @@ from msgspec import Struct
 from app.errors import InvalidRequest
 from app.multimodal import video
 from app.multimodal.cache import ByteCache
+from app.multimodal.encoded import EncodedItem
 from app.multimodal.fetch import Fetcher
 from app.multimodal.hashing import Leaf, encoded_leaf, item_hash
 from app.multimodal.image import decode_image, read_header
-from app.multimodal.items import EncodedItem, encode_item
+from app.multimodal.items import encode_item
 from app.multimodal.processor import Expansion, ItemSize, Pixels, Processor
 from app.multimodal.reference import Media
 from app.settings import MediaSettings
