@@ -11,6 +11,7 @@ __all__ = (
     "TOKENIZE_EXAMPLE",
     "DetokenizeReply",
     "DetokenizeRequest",
+    "TokenCount",
     "TokenizeReply",
     "TokenizeRequest",
 )
@@ -57,6 +58,12 @@ class DetokenizeReply(Struct, kw_only=True):
     """The text, special tokens kept."""
 
     prompt: str
+
+
+class TokenCount(Struct, kw_only=True):
+    """The answer of ``/v1/messages/count_tokens``, in tokens of the prompt."""
+
+    input_tokens: int
 
 
 TOKENIZE_EXAMPLE: dict[str, Any] = {"model": "demo", "prompt": "What is the capital of France?"}

@@ -4,6 +4,7 @@ import asyncio
 
 from app.dialects.chat.read import read as read_chat
 from app.dialects.completions.read import read as read_completions
+from app.dialects.messages.read import read as read_messages
 from app.dialects.responses.read import read as read_responses
 from app.http.codec import encode
 from app.http.exchange import Exchange
@@ -14,6 +15,7 @@ from app.models import ServedModel
 from app.protocol.chat import CHAT_EXAMPLE, ChatRequest
 from app.protocol.completions import COMPLETIONS_EXAMPLE, CompletionsRequest
 from app.protocol.generate import GenerateRequest
+from app.protocol.messages import MESSAGES_EXAMPLE, MessagesRequest
 from app.protocol.responses import RESPONSES_EXAMPLE, ResponsesRequest
 from app.rendering.request import RenderInput
 
@@ -39,6 +41,12 @@ async def render_responses(service: Service, data: ResponsesRequest, exchange: E
     """Render a responses request."""
     model = service.model(data.model, exchange)
     return await _rendered(model, read_responses(data, model=model, request_id=exchange.client_id), exchange)
+
+
+async def render_messages(service: Service, data: MessagesRequest, exchange: Exchange) -> bytes:
+    """Render an Anthropic messages request."""
+    model = service.model(data.model, exchange)
+    return await _rendered(model, read_messages(data, model=model, request_id=exchange.client_id), exchange)
 
 
 async def _rendered(model: ServedModel, given: RenderInput, exchange: Exchange) -> bytes:
@@ -72,6 +80,15 @@ ROUTES = [
         takes=ResponsesRequest,
         gives=GenerateRequest,
         example=RESPONSES_EXAMPLE,
+        tag="render",
+        opt=SCALE_OUT,
+    ),
+    JsonRoute(
+        path="/v1/messages/render",
+        run=render_messages,
+        takes=MessagesRequest,
+        gives=GenerateRequest,
+        example=MESSAGES_EXAMPLE,
         tag="render",
         opt=SCALE_OUT,
     ),
