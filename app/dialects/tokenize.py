@@ -1,7 +1,5 @@
 """A tokenize request to the text or the conversation whose ids are wanted."""
 
-from msgspec import UNSET
-
 from app.dialects.chat.messages import read_messages, read_tools
 from app.dialects.chat.read import check_final_message
 from app.errors import InvalidRequest
@@ -21,9 +19,9 @@ def read(request: TokenizeRequest) -> RenderInput:
     Raises:
         InvalidRequest: neither or both of ``prompt`` and ``messages``, or a wrong value; ``param`` names the field.
     """
-    if (request.prompt is UNSET) == (request.messages is UNSET):
+    if isinstance(request.prompt, str) == isinstance(request.messages, list):
         raise InvalidRequest("Give `prompt` or `messages`, one of the two.", param="prompt")
-    if request.messages is UNSET:
+    if isinstance(request.prompt, str):
         options = TemplateOptions(add_special_tokens=request.add_special_tokens is not False)
         return RenderInput(
             dialect="completions", request_id="", model=request.model, text=request.prompt, template=options
@@ -34,7 +32,7 @@ def read(request: TokenizeRequest) -> RenderInput:
         dialect="chat",
         request_id="",
         model=request.model,
-        conversation=Conversation(messages=read_messages(request.messages), tools=tools),
+        conversation=Conversation(messages=read_messages(request.messages or []), tools=tools),
         template=TemplateOptions(
             add_generation_prompt=add,
             continue_final_message=continued,

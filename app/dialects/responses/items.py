@@ -86,6 +86,8 @@ class _Reader:
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
+        self.silent = False
+        """Whether the assistant's last message had nothing in it."""
 
     def read(self, item: Mapping[str, Any], param: str) -> None:
         kind = item_type(item, param)
@@ -114,16 +116,22 @@ class _Reader:
         if content is None and role != "assistant":
             raise InvalidRequest("A message needs a `content`.", param=f"{param}.content")
         read = [] if content is None else read_parts(content, f"{param}.content")
-        if role != "assistant":
-            self.messages.append(Message(role=role, content=read))
-        elif read != []:
-            self.merge(param, content=read)
+        if role == "assistant":
+            if read == []:
+                self.silent = True
+            else:
+                self.merge(content=read)
+            return
+        if role == "user" and self.silent and self.messages and self.messages[-1].role == "user":
+            # An empty message shows nothing, but many templates want user and assistant to take turns.
+            self.add(Message(role="assistant", content=""))
+        self.add(Message(role=role, content=read))
 
     def reasoning(self, item: Mapping[str, Any], param: str) -> None:
         text = joined_text(item.get("content"), f"{param}.content", "")
         text = text or joined_text(item.get("summary"), f"{param}.summary", "\n\n")
         if text:
-            self.merge(param, reasoning=text)
+            self.merge(reasoning=text)
         elif item.get("encrypted_content") is not None:
             raise Unsupported("Encrypted reasoning can't be opened here.", param=f"{param}.encrypted_content")
 
@@ -136,18 +144,19 @@ class _Reader:
         else:
             arguments = _text(item, "arguments", param, needed=given is not None) or ""
         call = ToolCall(name=name, arguments=arguments, id=_text(item, "call_id", param, needed=False))
-        self.merge(param, call=call)
+        self.merge(call=call)
 
     def output(self, item: Mapping[str, Any], param: str) -> None:
         output = item.get("output")
         read = "" if output is None else read_parts(output, f"{param}.output")
-        self.messages.append(
-            Message(role="tool", content=read, tool_call_id=_text(item, "call_id", param, needed=False))
-        )
+        self.add(Message(role="tool", content=read, tool_call_id=_text(item, "call_id", param, needed=False)))
+
+    def add(self, message: Message) -> None:
+        self.messages.append(message)
+        self.silent = False
 
     def merge(
         self,
-        param: str,
         *,
         content: str | list[Part] | None = None,
         reasoning: str | None = None,
@@ -161,7 +170,7 @@ class _Reader:
         )
         if taken or open_ is None:
             calls = [call] if call is not None else []
-            self.messages.append(Message(role="assistant", content=content, reasoning=reasoning, tool_calls=calls))
+            self.add(Message(role="assistant", content=content, reasoning=reasoning, tool_calls=calls))
             return
         self.messages[-1] = replace(
             open_,
