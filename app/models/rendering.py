@@ -36,6 +36,7 @@ def make_renderer(
             trust_request=settings.trust_request_chat_template,
             now=clock(settings.now),
         )
+    control = own.special_tokens_in_text == "control"
     return Renderer(
         model.name,
         model.tokenizer,
@@ -46,7 +47,8 @@ def make_renderer(
         reasoning_format=model.reasoning_format,
         generation_defaults=model.generation_defaults,
         chat_template_kwargs=own.chat_template_kwargs,
-        shield=NO_SHIELD if own.special_tokens_in_text == "control" else Shield(model.tokenizer.controls),
+        shield=NO_SHIELD if control else Shield(model.tokenizer.controls),
+        exact=control,
         media=media,
         trust_request_mm_kwargs=settings.trust_request_mm_kwargs,
         template_timeout_s=settings.template_timeout_s,

@@ -11,11 +11,11 @@ from typing import Any
 
 from app.errors import InvalidRequest
 from app.rendering.content_format import ContentFormat
-from app.rendering.conversation import Conversation, Media, Message, Part, Text, Tool
+from app.rendering.conversation import Conversation, Media, Message, Part, Text, Tool, ToolCall
 from app.rendering.provenance import Shield
 from app.rendering.template_needs import TemplateNeeds
 
-__all__ = ("Parts", "normalise_messages", "normalise_tools", "tool_dict")
+__all__ = ("Parts", "TemplateView", "normalise_messages", "normalise_tools", "tool_dict")
 
 PLAIN_ROLES = frozenset({"assistant", "function", "system", "tool", "user"})
 
@@ -35,20 +35,36 @@ class Parts(list[dict[str, Any]]):
         return other + str(self)
 
 
-class Normaliser:
-    """One template's way with messages."""
+class TemplateView:
+    """One template's way with messages.
+
+    Args:
+        needs, content_format: the template's.
+        shield: for texts from outside.
+        placeholder: what stands for an item in a string; None for a model that takes text only.
+        exact: do as vLLM 0.33 also where it harms: a template for parts gets each string as a list of one part, which
+            it may print as a Python list.
+        arguments_first: within a call, the arguments stand before the name (vLLM's order of Chat's calls; only
+            templates that write a call as JSON show it).
+    """
 
     def __init__(
         self,
         needs: TemplateNeeds,
         content_format: ContentFormat,
         shield: Shield,
-        placeholder: Callable[[Media], str] | None,
+        placeholder: Callable[[Media], str] | None = None,
+        *,
+        exact: bool = False,
+        arguments_first: bool = False,
     ) -> None:
         self.needs = needs
         self.as_string = content_format == "string"
+        self.plain_strings = self.as_string or (needs.tests_string and not exact)
+        self.new_parts: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = list if exact else Parts
         self.shield = shield
         self.placeholder = placeholder
+        self.arguments_first = arguments_first
 
     def message(self, message: Message, role: str) -> dict[str, Any]:
         """One message; ``role`` is the one to write."""
@@ -58,14 +74,7 @@ class Normaliser:
             role = self.shield.text(role)
         out: dict[str, Any] = {"role": role, "content": self.content(message, shield)}
         if message.tool_calls and not outside:
-            out["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {"name": call.name, "arguments": self.arguments(call.arguments)},
-                }
-                for call in message.tool_calls
-            ]
+            out["tool_calls"] = [self.call(call) for call in message.tool_calls]
             if self.needs.null_content and not out["content"]:
                 out["content"] = None
         if message.reasoning is not None:
@@ -78,15 +87,22 @@ class Normaliser:
             out.setdefault(key, self.shield.value(value))
         return out
 
+    def call(self, call: ToolCall) -> dict[str, Any]:
+        """One tool call."""
+        arguments = self.arguments(call.arguments)
+        if self.arguments_first:
+            return {"id": call.id, "function": {"arguments": arguments, "name": call.name}, "type": "function"}
+        return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
     def content(self, message: Message, shield: Callable[[str], str]) -> Any:
         """Content as the template takes it: a string, or parts."""
         content = message.content
         if isinstance(content, str):
-            if self.as_string or self.needs.tests_string or message.role == "tool":
+            if self.plain_strings or message.role == "tool":
                 return shield(content)
-            return Parts([{"type": "text", "text": shield(content)}])
+            return self.new_parts([{"type": "text", "text": shield(content)}])
         if content is None:
-            return None if self.needs.null_content else "" if self.as_string or self.needs.tests_string else Parts()
+            return "" if self.plain_strings else self.new_parts([])
         if message.role == "tool" and all(isinstance(part, Text) for part in content):
             return shield("\n".join(part.text for part in content if isinstance(part, Text)))
         return self.joined(content, shield) if self.as_string else self.parts(content, shield)
@@ -102,9 +118,9 @@ class Normaliser:
             raise InvalidRequest("This model takes text only.", param=media.param or "messages")
         return self.placeholder(media)
 
-    def parts(self, content: Sequence[Part], shield: Callable[[str], str]) -> Parts:
+    def parts(self, content: Sequence[Part], shield: Callable[[str], str]) -> list[dict[str, Any]]:
         """Parts as the template's own placeholders want them."""
-        out = Parts()
+        out = self.new_parts([])
         for part in content:
             if isinstance(part, Text):
                 extra = self.shield.value(part.extra) if part.extra else {}
@@ -133,35 +149,31 @@ def unchanged(text: str) -> str:
 
 def normalise_messages(
     messages: Sequence[Message],
+    view: TemplateView,
     *,
-    needs: TemplateNeeds,
-    content_format: ContentFormat,
-    shield: Shield,
     takes_late_system: Callable[[], bool],
     hoist_system: bool = False,
-    placeholder: Callable[[Media], str] | None = None,
 ) -> list[dict[str, Any]]:
     """The messages for one template.
 
     Args:
+        view: the template's way with messages.
         takes_late_system: whether the template writes a system message where it stands; asked only if one stands late.
         hoist_system: late system messages that it does not take join the head (else the template itself refuses them).
-        placeholder: what stands for an item in a string; None for a model that takes text only.
 
     A developer message is a system message for a template that does not know the role. At the head it is joined to the
     system message with a blank line; later it stays where it stands, so that the prompt's beginning, which engines
     cache, does not change from turn to turn; it moves to the head only where the template takes no late one.
     """
-    normaliser = Normaliser(needs, content_format, shield, placeholder)
     out: list[dict[str, Any]] = []
     head: list[dict[str, Any]] = []
     merge = False
     for message in messages:
         role = message.role
-        developer = role == "developer" and not needs.developer
+        developer = role == "developer" and not view.needs.developer
         if developer:
             role = "system"
-        written = normaliser.message(message, role)
+        written = view.message(message, role)
         if role != "system":
             out.append(written)
         elif not out:

@@ -15,7 +15,7 @@ from app.rendering.budget import Budget, OutOfBudget, RenderTooLong
 from app.rendering.conversation import Conversation, Media, Message
 from app.rendering.deadline import within
 from app.rendering.encoder import PromptEncoder, PromptOptions
-from app.rendering.normalise import Parts, normalise_messages, normalise_tools
+from app.rendering.normalise import TemplateView, normalise_messages, normalise_tools
 from app.rendering.provenance import Shield
 from app.rendering.request import TemplateOptions
 from app.rendering.template import ChatTemplate
@@ -56,6 +56,7 @@ class PromptWriter:
         max_model_len: in tokens; a text that can't fit is refused before it is encoded.
         template_timeout_s: time for one render in a thread, in seconds.
         placeholder: what stands for a media item in a string; None for a model that takes text only.
+        exact: vLLM's prompt even where that is known to be wrong.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class PromptWriter:
         max_model_len: int,
         template_timeout_s: float,
         placeholder: Callable[[Media], str] | None,
+        exact: bool,
     ) -> None:
         self.tokenizer = tokenizer
         self.templates = templates
@@ -78,6 +80,7 @@ class PromptWriter:
         self.max_model_len = max_model_len
         self.template_timeout_s = template_timeout_s
         self.placeholder = placeholder
+        self.exact = exact
 
     async def write(self, conversation: Conversation, options: TemplateOptions, dialect: str) -> WrittenPrompt:
         """The prompt's ids; see :meth:`app.rendering.renderer.Renderer.render` for what is refused."""
@@ -163,12 +166,16 @@ class PromptWriter:
         shield = self.shield
         messages = normalise_messages(
             conversation.messages,
-            needs=template.needs,
-            content_format=template.content_format,
-            shield=shield,
+            TemplateView(
+                template.needs,
+                template.content_format,
+                shield,
+                self.placeholder,
+                exact=self.exact,
+                arguments_first=dialect == "chat",
+            ),
             takes_late_system=lambda: template.takes_late_system,
             hoist_system=dialect == "messages",
-            placeholder=self.placeholder,
         )
         special = self.templates.special_tokens if self.templates is not None else {}
         values: dict[str, Any] = {"documents": None}
@@ -245,7 +252,9 @@ def tagged(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], st
         last["content"] = content + tag
     elif isinstance(content, list) and any("text" in part for part in content):
         at = max(index for index, part in enumerate(content) if "text" in part)
-        last["content"] = Parts([*content[:at], {**content[at], "text": content[at]["text"] + tag}, *content[at + 1 :]])
+        last["content"] = type(content)(
+            [*content[:at], {**content[at], "text": content[at]["text"] + tag}, *content[at + 1 :]]
+        )
     elif last.get("reasoning"):
         last["reasoning"] = last["reasoning_content"] = last["reasoning"] + tag
     else:

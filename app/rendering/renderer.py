@@ -1,6 +1,7 @@
 """A RenderInput to the GenerateRequest that every render endpoint answers."""
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 from app.errors import InvalidRequest
@@ -16,7 +17,7 @@ from app.rendering.provenance import NO_SHIELD, Shield
 from app.rendering.request import NamedTool, RenderInput, TemplateOptions
 from app.rendering.sampling import resolve
 from app.rendering.templates import ChatTemplates
-from app.rendering.truncation import droppable, kept_range, kept_tokens, shifted, without_oldest
+from app.rendering.truncation import droppable, kept_ranges, kept_tokens, shifted, without_oldest
 from app.tokenizing.tokenizer import Encoded, Tokenizer
 
 __all__ = ("Renderer",)
@@ -35,6 +36,7 @@ class Renderer:
         generation_defaults: its ``generation_config.json``.
         chat_template_kwargs: the server's defaults, under a request's own.
         shield: provenance; ``NO_SHIELD`` for a model with ``special_tokens_in_text = "control"``.
+        exact: vLLM's prompt even where that is known to be wrong; goes with "control".
         media: how it takes images and videos; None: text only.
         trust_request_mm_kwargs: whether a request may bring ``mm_processor_kwargs`` and ``media_io_kwargs``.
         template_timeout_s: time for one template render, in seconds.
@@ -53,6 +55,7 @@ class Renderer:
         generation_defaults: Mapping[str, Any] = {},
         chat_template_kwargs: Mapping[str, Any] = {},
         shield: Shield = NO_SHIELD,
+        exact: bool = False,
         media: MediaEncoder | None = None,
         trust_request_mm_kwargs: bool = False,
         template_timeout_s: float = 30,
@@ -76,6 +79,7 @@ class Renderer:
             max_model_len=max_model_len,
             template_timeout_s=template_timeout_s,
             placeholder=placeholder,
+            exact=exact,
         )
 
     async def render(self, request: RenderInput) -> GenerateRequest:
@@ -103,10 +107,11 @@ class Renderer:
             ids, offsets, features, kwargs = await self.prompt(request.conversation, request)
         keep = kept_tokens(options.truncate_prompt_tokens, self.max_model_len)
         if keep is not None and len(ids) > keep:
-            start, end = kept_range(len(ids), keep, options.truncation_side)
-            features = shifted(features, start, end)
-            ids = ids[start:end]
-            offsets = offsets[start:end] if offsets is not None else None
+            first, last = self.wrapping if options.add_special_tokens and request.token_ids is None else (0, 0)
+            ranges = kept_ranges(len(ids), keep, options.truncation_side, first=first, last=last)
+            features = shifted(features, ranges)
+            ids = [token for start, end in ranges for token in ids[start:end]]
+            offsets = offsets and [pair for start, end in ranges for pair in offsets[start:end]]
         self.check_length(ids, request)
         return self.answer(request, ids, offsets, features, kwargs)
 
@@ -184,6 +189,17 @@ class Renderer:
         if ids and not 0 <= min(ids) <= max(ids) < size:
             raise InvalidRequest(f"Token ids of '{self.name}' are integers from 0 to {size - 1}.", param="prompt")
         return ids
+
+    @cached_property
+    def wrapping(self) -> tuple[int, int]:
+        """How many special tokens the tokenizer puts before and after a text."""
+        bare = self.tokenizer.encode("a").ids
+        wrapped = self.tokenizer.encode("a", add_special_tokens=True).ids
+        extra = len(wrapped) - len(bare)
+        for first in range(extra + 1):
+            if wrapped[first : first + len(bare)] == bare:
+                return first, extra - first
+        return 0, 0
 
     def check_length(self, ids: list[int], request: RenderInput) -> None:
         """Refuse an empty prompt, and one that is longer than the context."""

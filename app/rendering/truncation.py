@@ -7,7 +7,7 @@ from app.errors import InvalidRequest
 from app.protocol.generate import Features, Placeholder
 from app.rendering.conversation import Message
 
-__all__ = ("droppable", "kept_range", "kept_tokens", "shifted", "without_oldest")
+__all__ = ("droppable", "kept_ranges", "kept_tokens", "shifted", "without_oldest")
 
 
 def kept_tokens(truncate_prompt_tokens: int | None, max_model_len: int) -> int | None:
@@ -24,31 +24,46 @@ def kept_tokens(truncate_prompt_tokens: int | None, max_model_len: int) -> int |
     return truncate_prompt_tokens
 
 
-def kept_range(length: int, keep: int | None, side: Literal["left", "right"] | None) -> tuple[int, int]:
-    """``[start, end)`` of the tokens that stay. ``side`` is where tokens go; unset: left, so that the tail stays."""
-    if keep is None or length <= keep:
-        return 0, length
-    return (0, keep) if side == "right" else (length - keep, length)
+def kept_ranges(
+    length: int, keep: int, side: Literal["left", "right"] | None, *, first: int = 0, last: int = 0
+) -> list[tuple[int, int]]:
+    """``[start, end)`` of the tokens that stay, out of ``length``, which is more than ``keep``.
+
+    ``side`` is where tokens go; unset: left, so that the tail stays. The ``first`` and ``last`` special tokens that the
+    tokenizer put around the text stay, if there is room for more than these.
+    """
+    if keep <= first + last:
+        first = last = 0
+    inner = keep - first - last
+    start, end = (first, first + inner) if side == "right" else (length - last - inner, length - last)
+    return [(0, first), (start, end), (length - last, length)]
 
 
-def shifted(features: Features | None, start: int, end: int) -> Features | None:
-    """Features for the tokens ``[start, end)``; a cut through or before a placeholder is refused."""
+def shifted(features: Features | None, ranges: Sequence[tuple[int, int]]) -> Features | None:
+    """Features for the tokens in ``ranges``; a placeholder that is not wholly in one of them is refused."""
     if features is None:
         return None
-    moved: dict[str, list[Placeholder]] = {}
-    for modality, places in features.mm_placeholders.items():
-        for place in places:
-            if place.offset < start or place.offset + place.length > end:
-                raise InvalidRequest(
-                    f"Truncation would cut the tokens of the {modality} at {place.offset}.",
-                    param="truncate_prompt_tokens",
-                )
-        moved[modality] = [Placeholder(place.offset - start, place.length) for place in places]
+    moved = {
+        modality: [Placeholder(moved_to(place, ranges, modality), place.length) for place in places]
+        for modality, places in features.mm_placeholders.items()
+    }
     return Features(
         mm_hashes=features.mm_hashes,
         mm_placeholders=moved,
         kwargs_data=features.kwargs_data,
         mm_metadata=features.mm_metadata,
+    )
+
+
+def moved_to(place: Placeholder, ranges: Sequence[tuple[int, int]], modality: str) -> int:
+    """A placeholder's offset in the tokens that stay."""
+    before = 0
+    for start, end in ranges:
+        if start <= place.offset and place.offset + place.length <= end:
+            return before + place.offset - start
+        before += end - start
+    raise InvalidRequest(
+        f"Truncation would cut the tokens of the {modality} at {place.offset}.", param="truncate_prompt_tokens"
     )
 
 

@@ -1,0 +1,1 @@
+"""gpt-oss: the Harmony prompt format."""
