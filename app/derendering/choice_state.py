@@ -28,6 +28,7 @@ class ChoiceState(Struct, array_like=True, kw_only=True):
     reasoning_tokens: int = 0
     unused_tokens: int = 0
     in_reasoning: bool = False
+    in_content: bool = False
     calls: int = 0
     finished: bool = False
     unfinished: bytes = b""

@@ -48,6 +48,8 @@ class Step(Struct, frozen=True, kw_only=True):
     reasoning_tokens: int = 0
     text_offset: int = 0
     """Where the first of ``logprobs`` stands in the choice's text, in characters."""
+    in_content: list[bool] = []
+    """For each of ``logprobs``, whether its token was written in the answer's content."""
 
 
 class Derenderer:
@@ -126,7 +128,7 @@ class Derenderer:
             elif finish_reason is not None:
                 pieces = [*pieces, *self._stops.flush(state.stop)]
         state.tokens += used
-        deltas = self._parse(state, pieces)
+        deltas, in_content = self._parse(state, pieces)
         if finish_reason is not None:
             deltas += self.parser.finish(state.parser)
             state.finished = True
@@ -144,6 +146,7 @@ class Derenderer:
             tokens=state.tokens,
             reasoning_tokens=state.reasoning_tokens,
             text_offset=offset,
+            in_content=_aligned(in_content, len(held), used, state, bool(self.options.stop)) if positions else [],
         )
 
     def _drop_stop_token(self, ids: list[int], stop_reason: int | str | None) -> tuple[list[int], int | str | None]:
@@ -159,17 +162,20 @@ class Derenderer:
             return ids, stop_reason
         return (ids if self.options.include_stop else ids[:-1]), stop_reason
 
-    def _parse(self, state: ChoiceState, pieces: Iterable[Piece]) -> list[Delta]:
+    def _parse(self, state: ChoiceState, pieces: Iterable[Piece]) -> tuple[list[Delta], list[bool]]:
         """Token by token, so that every token is counted to the channel that it was written in."""
         deltas: list[Delta] = []
+        in_content: list[bool] = []
         feed = self.parser.feed
         for piece in pieces:
             found = feed(state.parser, (piece,))
             if found:
                 deltas += found
                 state.in_reasoning = isinstance(found[-1], Reasoning)
+                state.in_content = isinstance(found[-1], Content)
             state.reasoning_tokens += state.in_reasoning
-        return deltas
+            in_content.append(state.in_content)
+        return deltas, in_content
 
     def _dress(self, state: ChoiceState, index: int, deltas: list[Delta]) -> list[Delta]:
         """Join neighbours, give every call its id, and leave out reasoning that is not wanted."""
@@ -202,3 +208,11 @@ class Derenderer:
         positions, state.unfinished = self._logprobs.read(entries, state.unfinished)
         state.text_offset = offset + sum(len(position.sampled.token) for position in positions)
         return positions, offset
+
+
+def _aligned(marks: list[bool], held: int, tokens: int, state: ChoiceState, stops: bool) -> list[bool]:
+    """One mark a token; where stop strings hold pieces back, the channel of now stands for all of the chunk."""
+    if stops:
+        return [state.in_content] * tokens
+    marks = marks[held : held + tokens]
+    return marks + [False] * (tokens - len(marks))

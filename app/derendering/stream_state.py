@@ -26,7 +26,8 @@ class StreamState(Struct, array_like=True, kw_only=True):
 
     ``created`` (Unix seconds) is the same in every chunk. ``initial`` is the packed state before the first token, for
     choices that have not begun; ``choices`` the packed states of those that have, by index. ``history_calls`` counts
-    the conversation's calls. ``writer`` is the state of a dialect's event writer.
+    the conversation's calls, ``prompt_tokens`` the prompt's ids that came. ``writer`` is the state of a dialect's
+    event writer.
     """
 
     request_id: str
@@ -34,6 +35,7 @@ class StreamState(Struct, array_like=True, kw_only=True):
     initial: ChoiceState
     choices: dict[int, ChoiceState] = {}
     history_calls: int = 0
+    prompt_tokens: int = 0
     writer: Any = None
 
 

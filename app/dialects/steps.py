@@ -58,7 +58,13 @@ def first_state(
 ) -> StreamState:
     """The state before a stream's first chunk."""
     initial = pack(derenderer.start(prompt_ids, kwargs), derenderer.parser)
-    return StreamState(request_id=request_id, created=created, initial=initial, history_calls=history_calls)
+    return StreamState(
+        request_id=request_id,
+        created=created,
+        initial=initial,
+        history_calls=history_calls,
+        prompt_tokens=len(prompt_ids or ()),
+    )
 
 
 def advance(derenderer: Derenderer, state: StreamState, chunk: GenerateChunk) -> list[Step]:
