@@ -1,0 +1,99 @@
+"""All that the machine remembers between two tokens, as one Struct of a few dozen bytes."""
+
+import msgspec
+from msgspec import Struct, field
+
+from app.errors import InvalidState
+
+__all__ = ("CALLS", "CONTENT", "REASONING", "TEXT", "State", "dump", "load")
+
+CONTENT, REASONING = 0, 1
+"""Channels."""
+TEXT, CALLS = 0, 1
+"""Modes: outside and inside a section of calls."""
+
+
+class State(Struct, array_like=True):
+    """One output's parse so far. Every string is bounded, whatever the model writes."""
+
+    mode: int = TEXT
+    channel: int = CONTENT
+    pending: str = ""
+    """Text that is not decided yet: a marker that may still come, or all since a call became possible."""
+    spaces: list[str] = field(default_factory=lambda: ["", ""])
+    """Per channel, the white space since its last text."""
+    touched: list[bool] = field(default_factory=lambda: [False, False])
+    """Per channel, whether a marker stands beside that white space."""
+    written: list[bool] = field(default_factory=lambda: [False, False])
+    """Per channel, whether it has any text."""
+    line_start: bool = True
+    """Only white space since the last line break of content."""
+    calls: int = 0
+    open: bool = False
+    """A call has started and not ended."""
+    cursor: int = 0
+    """How far into ``pending`` the section's body has read."""
+    section: int = 0
+    done: int = 0
+    """Calls that this section has ended."""
+    phase: int = 0
+    """Where the body stands; each body numbers its own places."""
+    stack: str = ""
+    """Open brackets."""
+    quoted: str = ""
+    """The quote that the body stands in."""
+    name: str = ""
+    native: str = ""
+    key: str = ""
+    kind: str = ""
+    """The word that types the value being read."""
+    raw: str = ""
+    """A value that waits for its end."""
+    count: int = 0
+    """Arguments that the open call has."""
+    marks: list[int] = field(default_factory=lambda: [-1, -1])
+    """Stretch of ``pending`` with arguments that came before the name."""
+    flags: int = 0
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(State)
+
+
+def dump(state: State) -> bytes:
+    """The state as bytes. Lone surrogates, which UTF-8 has no place for, are spelled in private-use escapes."""
+    pending = state.pending
+    if not pending.isascii():
+        state = msgspec.structs.replace(state, pending=_escape(pending))
+    return _encoder.encode(state)
+
+
+def load(data: bytes) -> State:
+    """The state from :func:`dump`'s bytes."""
+    try:
+        state = _decoder.decode(data)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise InvalidState("The stream state is not one that this server writes.", param="stream_state") from error
+    if not state.pending.isascii():
+        state.pending = _unescape(state.pending)
+    return state
+
+
+def _escape(text: str) -> str:
+    """Surrogates as U+10F000 + offset; that block's own characters (private use) after U+10FFFD."""
+    return "".join(
+        chr(0x10F000 + ord(c) - 0xD800) if "\ud800" <= c <= "\udfff" else "\U0010fffd" + c if c >= "\U0010f000" else c
+        for c in text
+    )
+
+
+def _unescape(text: str) -> str:
+    out, chars = [], iter(text)
+    for c in chars:
+        if c == "\U0010fffd":
+            out.append(next(chars, ""))
+        elif c >= "\U0010f000":
+            out.append(chr(0xD800 + ord(c) - 0x10F000))
+        else:
+            out.append(c)
+    return "".join(out)

@@ -1,0 +1,64 @@
+"""GLM 4.5 to 4.7: the name as first text of the call, then keys and values in turn."""
+
+from app.parsing.format import Elements, ReasoningFormat, Sample, Section, ToolFormat
+
+__all__ = ("GLM45", "GLM45_REASONING", "GLM47", "GLM47_REASONING")
+
+_SAMPLES = (
+    Sample(
+        text="<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n<arg_key>t</arg_key>\n<arg_value>x y</arg_value>\n"
+        "</tool_call>",
+        calls=(("add", '{"a": 1, "t": "x y"}'),),
+    ),
+    Sample(
+        text="Two.<tool_call>now</tool_call><tool_call>now\n</tool_call>\nDone.",
+        content="Two.\nDone.",
+        calls=(("now", "{}"), ("now", "{}")),
+    ),
+    Sample(text="The tag <tool_call> opens a call.", content="The tag <tool_call> opens a call."),
+)
+
+
+def _glm(name: str) -> ToolFormat:
+    return ToolFormat(
+        name=name,
+        sections=(
+            Section(
+                open="<tool_call>",
+                lead=True,
+                body=Elements(
+                    heads=("<tool_call> {name}",),
+                    parameters=("<arg_key>{key}</arg_key> <arg_value>",),
+                    parameter_close=("</arg_value>",),
+                    close=("</tool_call>",),
+                    certain=False,
+                ),
+            ),
+        ),
+        special_tokens="keep",
+        signature=("<arg_key>", "<arg_value>"),
+        samples=_SAMPLES,
+    )
+
+
+GLM45 = _glm("glm45")
+GLM47 = _glm("glm47")
+
+
+def _thinking(name: str) -> ReasoningFormat:
+    return ReasoningFormat(
+        name=name,
+        open=("<think>",),
+        close=("</think>",),
+        starts="inside",
+        special_tokens="keep",
+        signature=("<think>", "</think>", "<arg_key>"),
+        samples=(
+            Sample(text="<think>Hm.</think>\nHi.", reasoning="Hm.", content="Hi."),
+            Sample(text="Hi.", content="Hi.", template_kwargs={"enable_thinking": False}),
+        ),
+    )
+
+
+GLM45_REASONING = _thinking("glm45")
+GLM47_REASONING = _thinking("glm47")

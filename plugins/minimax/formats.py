@@ -1,0 +1,51 @@
+"""MiniMax M2: invoke and parameter elements in a namespaced tag."""
+
+from app.parsing.format import Elements, ReasoningFormat, Sample, Section, ToolFormat
+
+__all__ = ("MINIMAX_M2", "MINIMAX_M2_APPEND_THINK", "MINIMAX_M2_REASONING")
+
+MINIMAX_M2 = ToolFormat(
+    name="minimax_m2",
+    sections=(
+        Section(
+            open="<minimax:tool_call>",
+            close=("</minimax:tool_call>",),
+            body=Elements(
+                heads=('<invoke name="{name}">', "<invoke name='{name}'>", "<invoke name={name}>"),
+                parameters=('<parameter name="{key}">', "<parameter name='{key}'>", "<parameter name={key}>"),
+                parameter_close=("</parameter>",),
+                close=("</invoke>",),
+            ),
+        ),
+    ),
+    special_tokens="keep",
+    signature=("<minimax:tool_call>", "</minimax:tool_call>"),
+    samples=(
+        Sample(
+            text='ok<minimax:tool_call>\n<invoke name="f">\n<parameter name="x">a b</parameter>\n<parameter name="n">[1, 2]'
+            '</parameter>\n</invoke>\n<invoke name="g">\n</invoke>\n</minimax:tool_call>\nDone.',
+            content="ok\nDone.",
+            calls=(("f", '{"x": "a b", "n": [1, 2]}'), ("g", "{}")),
+        ),
+    ),
+)
+
+MINIMAX_M2_REASONING = ReasoningFormat(
+    name="minimax_m2",
+    open=("<think>",),
+    close=("</think>",),
+    starts="inside",
+    special_tokens="keep",
+    signature=("<think>", "</think>", "<minimax:tool_call>"),
+    samples=(Sample(text="Hm.\n</think>\n\nHi.", reasoning="Hm.", content="Hi."),),
+)
+
+MINIMAX_M2_APPEND_THINK = ReasoningFormat(
+    name="minimax_m2_append_think",
+    open=("<think>",),
+    close=("</think>",),
+    starts="inside",
+    as_content="<think>",
+    special_tokens="keep",
+    samples=(Sample(text="Hm.\n</think>\n\nHi.", content="<think>Hm.\n</think>\n\nHi."),),
+)
