@@ -1,0 +1,1 @@
+"""Many workers as one engine: which of them gets a request, and what happens when it fails."""

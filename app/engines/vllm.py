@@ -1,0 +1,147 @@
+"""vLLM's ``/inference/v1/generate`` as a worker's wire: requests to its JSON, its replies to token chunks."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from app.derendering.logprobs import read_logprobs
+from app.engines.engine import TokenChunk
+from app.engines.worker import WireReply, WorkerFailure, refusal
+from app.protocol.generate import (
+    Features,
+    GenerateChunk,
+    GenerateRequest,
+    GenerateResponse,
+    StructuredOutputs,
+)
+from app.protocol.usage import GenerateUsage, StreamOptions
+
+__all__ = ("VllmWire",)
+
+ID_PREFIX = "generate-tokens-"
+encode = msgspec.json.Encoder().encode
+_chunk = msgspec.json.Decoder(GenerateChunk)
+_response = msgspec.json.Decoder(GenerateResponse)
+
+
+class VllmWire:
+    """Registered as kind ``vllm``. ``model`` is sent as the model's name; empty: none, which every server takes."""
+
+    generate_path = "/inference/v1/generate"
+    health_path = "/health"
+    abort_path = "/inference/v1/abort_requests"
+
+    def __init__(self, model: str = "") -> None:
+        self._model = model or None
+
+    def body(self, request: GenerateRequest, worker_id: str) -> tuple[bytes, bool]:
+        """Streamed, but where only a whole reply carries what is wanted or nothing could be streamed."""
+        params = request.sampling_params
+        handover = bool(request.kv_transfer_params and request.kv_transfer_params.get("do_remote_decode"))
+        wants_prompt = params.prompt_logprobs is not UNSET and params.prompt_logprobs is not None
+        streamed = not (handover or wants_prompt or params.max_tokens == 1)
+        sent = replace(
+            request,
+            request_id=worker_id,
+            model=self._model,
+            features=_features(request.features),
+            token_offsets=None,
+            parse_context=None,
+            return_token_ids=None,
+            output_mode="tokens",
+            stream=streamed,
+            stream_options=StreamOptions(include_usage=True) if streamed else None,
+            sampling_params=replace(params, output_kind=1 if streamed else 2),
+        )
+        return encode(_without_private(sent)), streamed
+
+    def abort_body(self, worker_id: str) -> bytes:
+        """By the id that its answers carry."""
+        return encode({"request_ids": [ID_PREFIX + worker_id]})
+
+    def reply(self, request: GenerateRequest) -> WireReply:
+        """A reader of events or of the whole."""
+        return _Reply()
+
+
+def _without_private(request: GenerateRequest) -> Any:
+    """vLLM takes ``structured_outputs`` without its engine-private keys."""
+    wanted = request.sampling_params.structured_outputs
+    if not isinstance(wanted, StructuredOutputs):
+        return request
+    body = msgspec.to_builtins(request)
+    kept = {key: value for key, value in msgspec.to_builtins(wanted).items() if not key.startswith("_")}
+    body["sampling_params"]["structured_outputs"] = kept
+    return body
+
+
+def _features(features: Features | None) -> Features | None:
+    """Metadata of an item whose tensors are there is left out: the tensors hold it too, and are what counts."""
+    if features is None or features.kwargs_data is None or features.mm_metadata is None:
+        return features
+    metadata: dict[str, list[str | None]] = {}
+    for modality, items in features.mm_metadata.items():
+        tensors = features.kwargs_data.get(modality) or [None] * len(items)
+        metadata[modality] = [item if tensor is None else None for item, tensor in zip(items, tensors, strict=True)]
+    needed = any(item is not None for items in metadata.values() for item in items)
+    return replace(features, mm_metadata=metadata if needed else None)
+
+
+class _Reply:
+    def event(self, data: bytes) -> list[TokenChunk] | None:
+        if data == b"[DONE]":
+            return None
+        if data.startswith(b'{"error"'):
+            _raise(data)
+        event = _chunk.decode(data)
+        cached = _cached(event.usage)
+        return [
+            TokenChunk(
+                index=choice.index,
+                token_ids=choice.token_ids or [],
+                logprobs=read_logprobs(choice.logprobs),
+                finish_reason=choice.finish_reason,
+                stop_reason=choice.stop_reason,
+                cached_tokens=cached,
+                prompt_logprobs=event.prompt_logprobs or None,
+                kv_transfer_params=event.kv_transfer_params or None,
+                ec_transfer_params=event.ec_transfer_params or None,
+                metrics=event.metrics or None,
+            )
+            for choice in event.choices
+        ]
+
+    def whole(self, body: bytes) -> list[TokenChunk]:
+        reply = _response.decode(body)
+        return [
+            TokenChunk(
+                index=choice.index,
+                token_ids=choice.token_ids or [],
+                logprobs=read_logprobs(choice.logprobs),
+                finish_reason=choice.finish_reason or "stop",
+                stop_reason=choice.stop_reason,
+                cached_tokens=_cached(reply.usage),
+                prompt_logprobs=reply.prompt_logprobs,
+                kv_transfer_params=reply.kv_transfer_params,
+                ec_transfer_params=reply.ec_transfer_params,
+                metrics=reply.metrics,
+            )
+            for choice in reply.choices
+        ]
+
+
+def _cached(usage: GenerateUsage | None) -> int | None:
+    details = usage.prompt_tokens_details if usage is not None else None
+    cached = (details or {}).get("cached_tokens")
+    return cached if isinstance(cached, int) else None
+
+
+def _raise(data: bytes) -> None:
+    """An error event: the status stands in its code."""
+    found = msgspec.json.decode(data)["error"]
+    code = found.get("code") if isinstance(found, dict) else None
+    if isinstance(code, int):
+        raise refusal(code, data)
+    raise WorkerFailure("The worker reported an error.")
