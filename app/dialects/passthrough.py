@@ -80,14 +80,12 @@ def read_fields(request: RenderFields) -> Passthrough:
     )
 
 
-def _check_extra(value: Any, param: str) -> None:
+def _check_extra(value: Any, param: str, *, inside: bool = False) -> None:
     """An engine takes strings, numbers and lists of them; integers must fit its 64-bit messages."""
-    if isinstance(value, list):
+    if isinstance(value, list) and not inside:
         for position, item in enumerate(value):
-            if isinstance(item, list):
-                raise InvalidRequest("A list of strings and numbers is taken, no list in a list.", param=param)
-            _check_extra(item, f"{param}[{position}]")
-    elif isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            _check_extra(item, f"{param}[{position}]", inside=True)
+    elif not isinstance(value, str | int | float):
         raise InvalidRequest("Only strings, numbers and lists of them are taken here.", param=param)
     elif isinstance(value, int) and not -(2**63) <= value < 2**64:
         raise InvalidRequest("Integers here must be between -2**63 and 2**64 - 1.", param=param)
