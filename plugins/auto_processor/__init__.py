@@ -1,0 +1,1 @@
+"""Any model with a transformers processor, chosen by ``processor = "transformers"``."""
