@@ -23,7 +23,7 @@ LARGE = 65536
 """Bytes above which media leave their item."""
 
 _MARK = b"isthmus:blob:"
-_STRING = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(?!\s*:)', re.DOTALL)
+_STRING = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*:)?', re.DOTALL)
 _BASE64 = re.compile(rb"(?:[A-Za-z0-9+/_=-]|\\/)+")
 # An opening quote is never preceded by a backslash, and an escaped one always is.
 _REFERENCE = re.compile(rb'(?<!\\)"isthmus:blob:([0-9a-f]{64})"(?!\s*:)')
@@ -35,6 +35,8 @@ def take_out(items: Sequence[Raw]) -> tuple[list[Raw], dict[bytes, bytes]]:
 
     def replace(match: re.Match[bytes]) -> bytes:
         inner = match[1]
+        if match[2]:  # a key
+            return match[0]
         large = len(inner) > LARGE and (inner.startswith(b"data:") or _BASE64.fullmatch(inner) is not None)
         if not large and not inner.startswith(_MARK):
             return match[0]

@@ -100,12 +100,16 @@ async def _shrink(database: Database, pages: int = 2000) -> None:
             free = (await connection.execute(text("PRAGMA freelist_count"))).scalar_one()
             if not free or (await connection.execute(text("PRAGMA auto_vacuum"))).scalar_one() != 2:
                 return
-            # One row a freed page: all of them must be fetched, or it stops at the first.
-            (await connection.execute(text(f"PRAGMA incremental_vacuum({pages})"))).all()
-        async with database.read() as connection:
+            driver = (await connection.get_raw_connection()).driver_connection
+            assert driver is not None
+            # It frees a page for each row that is fetched, and its rows have no columns: SQLAlchemy would fetch none.
+            cursor = await driver.execute(f"PRAGMA incremental_vacuum({pages})")
+            await cursor.fetchall()
+            await cursor.close()
             left = (await connection.execute(text("PRAGMA freelist_count"))).scalar_one()
         if left == 0 or left >= free:
             return
+        await asyncio.sleep(0)
 
 
 async def give_up_dead(database: Database, retention: Retention = Retention()) -> int:
