@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
+from msgspec.msgpack import encode
 from msgspec.structs import replace
 
 from app.derendering.call_ids import CallIds
@@ -30,6 +31,11 @@ __all__ = (
     "history_calls",
     "plain_derenderer",
 )
+
+MAX_PARSERS = 256
+_PARSERS: dict[tuple[object, ...], tuple[object, Parser]] = {}
+"""Parsers of the latest requests, oldest first: they hold no stream state, and a stream's chunks all ask for one. Each
+keeps what its key names alive, so that no id in a key is ever another object's."""
 
 
 class KwargsSource(Protocol):
@@ -173,17 +179,24 @@ def _parser(
 ) -> Parser:
     if not has_formats(model):
         return PlainText()
-    tool_format = model.tool_format
-    return make_parser(
-        tool_format if isinstance(tool_format, ToolFormat) else None,
-        model.reasoning_format,
-        model.tokenizer,
-        tools=tools,
-        tool_choice=tool_choice,
-        parallel_tool_calls=parallel_tool_calls,
-        template_kwargs=kwargs,
-        history_tool_calls=history_calls,
-    )
+    tool_format = model.tool_format if isinstance(model.tool_format, ToolFormat) else None
+    formats = (tool_format, model.reasoning_format, model.tokenizer)
+    wishes = encode((tools, tool_choice, parallel_tool_calls, kwargs, history_calls), enc_hook=repr)
+    key = (*map(id, formats), wishes)
+    bound = _PARSERS.get(key)
+    if bound is None:
+        parser = make_parser(
+            *formats,
+            tools=tools,
+            tool_choice=tool_choice,
+            parallel_tool_calls=parallel_tool_calls,
+            template_kwargs=kwargs,
+            history_tool_calls=history_calls,
+        )
+        bound = _PARSERS[key] = (formats, parser)
+        if len(_PARSERS) > MAX_PARSERS:
+            del _PARSERS[next(iter(_PARSERS))]
+    return bound[1]
 
 
 def _ids(model: DerenderModel, request_id: str, history: int, prefix: str, digits: int) -> CallIds:

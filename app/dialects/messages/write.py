@@ -60,7 +60,7 @@ class MessagesWriter:
 
     def start(self) -> list[Event]:
         """message_start."""
-        usage = wire_usage(self._prompt)
+        usage = wire_usage(replace(self._prompt, completion_tokens=0))
         message = MessageReply(id=self._head.id, model=self._head.model, usage=usage)
         return [Event("message_start", MessageStart(message=message))]
 
