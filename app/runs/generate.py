@@ -19,6 +19,7 @@ from msgspec import UNSET, Struct
 from app.engines.engine import TokenChunk
 from app.errors import EngineFailure
 from app.models import ServedModel
+from app.protocol.chat_reply import ChatChunkChoice
 from app.protocol.generate import (
     GenerateChoice,
     GenerateChunk,
@@ -27,7 +28,7 @@ from app.protocol.generate import (
     GenerateResponse,
 )
 from app.protocol.usage import GenerateUsage
-from app.runs.generate_output import Output, output_of
+from app.runs.generate_output import Output, Piece, finish_derendered, output_of
 
 __all__ = ("DONE", "abort", "events", "steps", "whole")
 
@@ -52,11 +53,10 @@ class _UsageEvent(Struct):
 
 
 class Step(Struct, frozen=True):
-    """One chunk of one choice, with its text and logprobs in the wire form of the request's output mode."""
+    """One chunk of one choice, and what it comes to in the request's output mode."""
 
     chunk: TokenChunk
-    text: str | None
-    logprobs: Any
+    piece: Piece
 
 
 async def steps(request: GenerateRequest, model: ServedModel) -> AsyncGenerator[Step, None]:
@@ -78,10 +78,10 @@ async def steps(request: GenerateRequest, model: ServedModel) -> AsyncGenerator[
             output = outputs.get(chunk.index)
             if output is None:
                 output = outputs[chunk.index] = output_of(request, model)
-            text, logprobs = output.feed(chunk)
+            piece = output.feed(chunk)
             if chunk.finish_reason is not None:
                 open_choices.discard(chunk.index)
-            yield Step(chunk, text, logprobs)
+            yield Step(chunk, piece)
             if not open_choices:
                 return
     if open_choices:
@@ -128,6 +128,7 @@ async def whole(request: GenerateRequest, model: ServedModel) -> GenerateRespons
     tally = _Tally(request)
     choices: dict[int, GenerateChoice] = {}
     texts: dict[int, list[str]] = {}
+    pieces: list[ChatChunkChoice] = []
     prompt_logprobs: Any = None
     kv: dict[str, Any] | None = None
     ec: dict[str, Any] | None = None
@@ -141,20 +142,25 @@ async def whole(request: GenerateRequest, model: ServedModel) -> GenerateRespons
                 choice = choices[chunk.index] = GenerateChoice(index=chunk.index, finish_reason=None, token_ids=[])
             assert choice.token_ids is not None
             choice.token_ids += chunk.token_ids
-            if step.logprobs is not None:
+            piece = step.piece
+            if piece.logprobs is not None:
                 if choice.logprobs is None:
-                    choice.logprobs = step.logprobs
+                    choice.logprobs = piece.logprobs
                 else:
-                    choice.logprobs.content += step.logprobs.content
-            if step.text is not None:
-                texts.setdefault(chunk.index, []).append(step.text)
+                    choice.logprobs.content += piece.logprobs.content
+            if piece.text is not None:
+                texts.setdefault(chunk.index, []).append(piece.text)
+            if piece.chat is not None:
+                pieces.append(piece.chat)
             if chunk.finish_reason is not None:
                 choice.finish_reason, choice.stop_reason = chunk.finish_reason, chunk.stop_reason
             prompt_logprobs = prompt_logprobs or chunk.prompt_logprobs
             kv, ec = chunk.kv_transfer_params or kv, chunk.ec_transfer_params or ec
             metrics = chunk.metrics or metrics
-    for index, pieces in texts.items():
-        choices[index].text = "".join(pieces)
+    for index, parts in texts.items():
+        choices[index].text = "".join(parts)
+    if pieces:
+        finish_derendered(request, choices, pieces)
     return GenerateResponse(
         request_id=request.request_id,
         model=request.model or model.name,
@@ -238,8 +244,8 @@ def _event(request: GenerateRequest, step: Step, usage: GenerateUsage | None) ->
                 finish_reason=chunk.finish_reason,
                 stop_reason=chunk.stop_reason,
                 token_ids=chunk.token_ids,
-                text=UNSET if step.text is None else step.text,
-                logprobs=step.logprobs,
+                text=UNSET if step.piece.text is None else step.piece.text,
+                logprobs=step.piece.logprobs,
             )
         ],
         metrics=UNSET if chunk.metrics is None else chunk.metrics,

@@ -276,3 +276,45 @@ def test_an_unknown_parse_context_field_matters_only_for_derender() -> None:
     check_parse_context(b'{"output_mode":"derender","parse_context":{"tools":null}}')
     with pytest.raises(InvalidRequest):
         check_parse_context(b'{"output_mode":"derender","parse_context":{"x":1}}')
+
+
+CALL = b'think</think>\n\nLook:<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+
+
+def formats() -> dict[str, Any]:
+    from app.registry import Registry
+
+    registry = Registry()
+    return {
+        "tool_format": registry.get("isthmus.formats", "tool.hermes"),
+        "reasoning_format": registry.get("isthmus.formats", "reasoning.qwen3"),
+    }
+
+
+@pytest.mark.parametrize("per_chunk", [1, 7, 200])
+async def test_derender_mode_answers_the_message(per_chunk: int) -> None:
+    model = served(ScriptedEngine(Script([*CALL, 256], per_chunk=per_chunk)), **formats())
+    context = {"tools": TOOLS, "tool_choice": "auto", "chat_template_kwargs": {}}
+    body = request(output_mode="derender", parse_context=context, sampling={"logprobs": 0})
+    choice = json.loads(json_bytes(await whole(accept(body, model), model)))["choices"][0]
+    message = choice["message"]
+    assert (message["reasoning"], message["content"].strip()) == ("think", "Look:")
+    call = message["tool_calls"][0]
+    assert call["function"] == {"name": "f", "arguments": '{"a": 1}'} and call["id"].startswith("chatcmpl-tool-")
+    assert choice["finish_reason"] == "tool_calls" and choice["token_ids"] == [*CALL, 256]
+    assert len(choice["logprobs"]["content"]) == len(CALL) + 1 and "text" not in choice
+    assert message["refusal"] is None and message["annotations"] is None
+
+    hidden = request(output_mode="derender", parse_context=context | {"include_reasoning": False})
+    choice = json.loads(json_bytes(await whole(accept(hidden, model), model)))["choices"][0]
+    assert choice["message"]["reasoning"] is None and choice["token_ids"] is None and choice["logprobs"] is None
+
+
+async def test_derender_mode_needs_the_context_where_there_are_formats() -> None:
+    with pytest.raises(InvalidRequest) as error:
+        accept(request(output_mode="derender"), served(ScriptedEngine(HELLO), **formats()))
+    assert error.value.param == "parse_context"
+    plain = served(ScriptedEngine(HELLO))
+    reply = await whole(accept(request(output_mode="derender"), plain), plain)
+    assert reply.choices[0].message.content == "Hello, END of it"

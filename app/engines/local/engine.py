@@ -122,11 +122,11 @@ class LocalEngine:
         self._plan(request)
 
     def _plan(self, request: GenerateRequest) -> Plan:
-        for token in request.token_ids:
-            if not 0 <= token < self._vocab_size:
-                raise InvalidRequest(
-                    f"Token id {token} is outside the vocabulary of {self._vocab_size}.", param="token_ids"
-                )
+        largest = max(request.token_ids)
+        if largest >= self._vocab_size:
+            raise InvalidRequest(
+                f"Token id {largest} is outside the vocabulary of {self._vocab_size}.", param="token_ids"
+            )
         room = self._max_model_len - len(request.token_ids)
         return make_plan(request, vocab_size=self._vocab_size, room=room, tokenizer=self._config.tokenizer)
 
