@@ -64,7 +64,7 @@ def put_back(data: bytes, found: dict[bytes, bytes]) -> bytes:
 
 async def restore(connection: AsyncConnection, tenant: str, data: list[bytes]) -> list[bytes]:
     """JSON of one tenant with all its blobs put back. Raises :class:`KeyError` where one is missing."""
-    wanted = set().union(*(references(part) for part in data)) if data else set()
+    wanted = {key for part in data if _MARK in part for key in references(part)}
     if not wanted:
         return data
     found: dict[bytes, bytes] = {}

@@ -6,7 +6,7 @@ The log is the only memory of a stream, so any replica can replay it; it is swep
 from collections.abc import Sequence
 
 from msgspec import Struct
-from sqlalchemy import and_, bindparam, exists, insert, or_, select
+from sqlalchemy import and_, bindparam, func, insert, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.protocol.ids import now_ms
@@ -67,11 +67,11 @@ class EventLog:
             rows = await connection.execute(_READ, {"key": response_id, "after": after})
             return Replay(found.status, [LoggedEvent(row.sequence, bytes(row.event)) for row in rows])
 
-    async def exists(self, response_id: str) -> bool:
-        """Whether anything is logged for this response (still: logs are swept)."""
+    async def last(self, response_id: str) -> int:
+        """The highest sequence number that is logged for this response; -1 for none (logs are swept)."""
         async with self._database.read() as connection:
             place = {"key": response_id, "tenant": self.tenant}
-            return bool((await connection.execute(_ANY, place)).scalar_one())
+            return int((await connection.execute(_LAST, place)).scalar_one())
 
 
 async def write(connection: AsyncConnection, response_id: str, batch: Sequence[LoggedEvent]) -> None:
@@ -94,4 +94,4 @@ _READ = (
     .order_by(events.c.sequence)
     .limit(AT_ONCE)
 )
-_ANY = select(exists().where(_MINE, events.c.response_id == responses.c.id))
+_LAST = select(func.coalesce(func.max(events.c.sequence), -1)).where(_MINE, events.c.response_id == responses.c.id)

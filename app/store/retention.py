@@ -95,21 +95,16 @@ async def _sweep_events(database: Database, batch: int) -> int:
 
 async def _shrink(database: Database, pages: int = 2000) -> None:
     """Give free pages of an SQLite file back, some at a time: each round holds the write lock for milliseconds."""
-    while True:
-        async with database.write() as connection:
-            free = (await connection.execute(text("PRAGMA freelist_count"))).scalar_one()
-            if not free or (await connection.execute(text("PRAGMA auto_vacuum"))).scalar_one() != 2:
-                return
+    async with database.read() as connection:
+        if (await connection.execute(text("PRAGMA auto_vacuum"))).scalar_one() != 2:
+            return
+        left = (await connection.execute(text("PRAGMA freelist_count"))).scalar_one()
+    for _ in range(left // pages + 1):
+        async with database.writer.connect() as connection:
             driver = (await connection.get_raw_connection()).driver_connection
             assert driver is not None
-            # It frees a page for each row that is fetched, and its rows have no columns: SQLAlchemy would fetch none.
-            cursor = await driver.execute(f"PRAGMA incremental_vacuum({pages})")
-            await cursor.fetchall()
-            await cursor.close()
-            left = (await connection.execute(text("PRAGMA freelist_count"))).scalar_one()
-        if left == 0 or left >= free:
-            return
-        await asyncio.sleep(0)
+            # It frees a page at each step, and only a script is stepped to its end: its rows have no columns.
+            await driver.executescript(f"PRAGMA incremental_vacuum({pages})")
 
 
 async def give_up_dead(database: Database, retention: Retention = Retention()) -> int:
