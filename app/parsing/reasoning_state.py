@@ -60,7 +60,8 @@ def reasoning_ended(
     if format.ended == "closed_or_off" and asked is False:
         return True
     opens, closes = set(format.open), set(format.close)
-    marks = {i: t.content for i, t in tokenizer.added_tokens.items() if t.content in opens or t.content in closes}
+    ids = {tokenizer.token_to_id(mark): mark for mark in opens | closes}
+    marks = {token_id: mark for token_id, mark in ids.items() if token_id in tokenizer.added_tokens}
     tail = prompt_tail(tokenizer, prompt_ids, marks, None)
     for token_id in reversed(tail):
         if token_id in marks:

@@ -202,6 +202,8 @@ class PromptWriter:
     def templated_in_thread(self, template: ChatTemplate, values: dict[str, Any]) -> str:
         """The text, within the time that a template may take."""
         seconds = self.template_timeout_s
+        if template.inline:
+            return template.render(values, Budget(seconds=seconds))
         try:
             return within(seconds, lambda: template.render(values, Budget(seconds=seconds)))
         except OutOfBudget as error:

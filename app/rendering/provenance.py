@@ -4,9 +4,14 @@ Outside is all that a user, a tool, a system message or a document brought: cont
 documents, string kwargs. The assistant's own words, reasoning and calls are the model's, and stay as they are.
 """
 
+from operator import is_not
 from typing import Any, Protocol
 
 __all__ = ("NO_SHIELD", "Controls", "Shield")
+
+WORD = 64
+WORDS = 8192
+"""Strings of up to so many characters that are known to be clean, and how many of them are remembered."""
 
 
 class Controls(Protocol):
@@ -23,42 +28,50 @@ class Shield:
 
     def __init__(self, controls: Controls | None) -> None:
         self.controls = controls if controls is not None and controls.contents else None
-        contents = self.controls.contents if self.controls is not None else ()
-        # A text without any token's first character, that also starts with no character of a token but a letter or
-        # digit, can hold no token, no beginning and no end of one: most texts are done after a memchr or two.
-        self.firsts = tuple(sorted({content[0] for content in contents}))
-        self.inner = frozenset(character for content in contents for character in content[1:])
+        self.clean: set[str] = set()
 
     def text(self, text: str) -> str:
         """``text`` with stand-ins; the same object where it needs none."""
-        if self.controls is None or not text:
-            return text
-        if text[0] not in self.inner:
-            for first in self.firsts:
-                if first in text:
-                    break
-            else:
-                return text
-        return self.controls.shield(text)
+        return text if self.controls is None else self.controls.shield(text)
 
     def value(self, value: Any) -> Any:
         """A JSON value with every string in it shielded, keys included; the same object where nothing changed."""
         if self.controls is None:
             return value
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, dict):
-            shielded = {self.text(key): self.value(item) for key, item in value.items()}
-            return shielded if any(map(differs, shielded.items(), value.items())) else value
+        kind = type(value)
+        if kind is str:
+            return self.word(value)
+        if kind is dict:
+            return self.entries(value)
         if isinstance(value, list | tuple):
             items = [self.value(item) for item in value]
-            return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
+            return items if any(map(is_not, items, value)) else value
         return value
 
+    def entries(self, value: dict[str, Any]) -> dict[str, Any]:
+        """A mapping, copied only where something in it changed."""
+        out: dict[str, Any] | None = None
+        clean = self.clean
+        for key, item in value.items():
+            new_key = key if key in clean else self.word(key)
+            new = item if type(item) is str and item in clean else self.value(item)
+            if new is not item or new_key is not key:
+                out = {}
+                break
+        if out is None:
+            return value
+        return {self.word(key): self.value(item) for key, item in value.items()}
 
-def differs(new: tuple[str, Any], old: tuple[str, Any]) -> bool:
-    """Whether an entry was replaced."""
-    return new[0] is not old[0] or new[1] is not old[1]
+    def word(self, text: str) -> str:
+        """Like :meth:`text`, for the short strings that schemas are made of and that come again and again."""
+        if text in self.clean:
+            return text
+        shielded = self.text(text)
+        if shielded is text and len(text) <= WORD:
+            if len(self.clean) >= WORDS:
+                self.clean.clear()
+            self.clean.add(text)
+        return shielded
 
 
 NO_SHIELD = Shield(None)

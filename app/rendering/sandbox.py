@@ -16,8 +16,9 @@ from jinja2 import TemplateError, nodes
 from jinja2.compiler import CodeGenerator, Frame, optimizeconst
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.runtime import Context, Undefined
+from jinja2.runtime import Context, LoopContext, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
 
 from app.rendering.budget import Budget
 from app.rendering.filters import BUILTIN_METHOD, guard_filters, method_cost
@@ -28,6 +29,14 @@ TICK = "\0tick"
 MAX_WIDTH = 10_000
 """Columns that a format may pad to."""
 DICT_ATTRIBUTES = frozenset(dir(dict))
+STR_METHODS = frozenset(name for name in dir(str) if not name.startswith("_")) - {"format", "format_map"}
+LOOP_ATTRIBUTES = frozenset(
+    ("index", "index0", "first", "last", "length", "depth", "depth0", "revindex", "revindex0", "previtem", "nextitem")
+)
+CHEAP_METHODS = frozenset(
+    ("startswith", "endswith", "strip", "lstrip", "rstrip", "get", "items", "keys", "values", "lower", "upper", "find")
+)
+"""Methods that build nothing larger than what they got."""
 WIDTHS = re.compile(r"\d{5,}|\*|:[^{}]*\{")
 
 
@@ -148,11 +157,20 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         return budget.built(left % right)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """``obj.attribute``: of a mapping without such a method, its entry, without the detour of an exception."""
+        """``obj.attribute``; what is sure to be safe goes without the sandbox's search."""
         if type(obj) is dict and attribute not in DICT_ATTRIBUTES:
             try:
                 return obj[attribute]
             except KeyError:
+                return Undefined(obj=obj, name=attribute)
+        if (
+            (type(obj) is str and attribute in STR_METHODS)
+            or type(obj) is Namespace
+            or (type(obj) is LoopContext and attribute in LOOP_ATTRIBUTES)
+        ):
+            try:
+                return getattr(obj, attribute)
+            except AttributeError:
                 return Undefined(obj=obj, name=attribute)
         return super().getattr(obj, attribute)
 
@@ -177,6 +195,8 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         """Call a method or function; methods of built-in types are counted before and after."""
         budget = __context.budget
         if type(__obj) is BUILTIN_METHOD:
+            if __obj.__name__ in CHEAP_METHODS:
+                return __obj(*args, **kwargs)
             args = method_cost(budget, __obj, args, kwargs)
             return budget.built(__obj(*args, **kwargs))
         if _loop_vars:
