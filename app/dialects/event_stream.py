@@ -104,7 +104,7 @@ def derender_events(
     usage = _chunk_usage(chunk, state, steps)
     writer = write(state.request_id, state.created, usage)
     events = writer.start() if first else []
-    if not first:
+    if state.writer is not None:
         writer.load(state.writer)
     for step in steps:
         events += writer.feed(step, usage)

@@ -84,8 +84,13 @@ def test_the_whole_answer_has_all_keys():
         ),
     ]
     assert choice["message"] == {
-        "role": "assistant", "content": "hello", "refusal": None, "annotations": None, "audio": None,
-        "function_call": None, "reasoning": None,
+        "role": "assistant",
+        "content": "hello",
+        "refusal": None,
+        "annotations": None,
+        "audio": None,
+        "function_call": None,
+        "reasoning": None,
     }
     assert (whole["id"], whole["model"], whole["usage"]["total_tokens"]) == ("chatcmpl-x", "asked", 5)
 
