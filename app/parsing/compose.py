@@ -28,10 +28,10 @@ from app.parsing.reasoning_state import prompt_tail, starts_inside
 from app.parsing.run import Run
 from app.parsing.scanner import BodyMachine, Scanner
 from app.parsing.schema_values import Schemas
-from app.parsing.state import CONTENT, REASONING, State, dump, load
+from app.parsing.state import REASONING, State, dump, load
 from app.tokenizing.tokenizer import Tokenizer
 
-__all__ = ("FormatParser", "make_parser")
+__all__ = ("FormatParser", "make_parser", "reasoning_literals", "tool_literals")
 
 ROLE_LINE = re.compile(r"\s*(?:assistant|model|ai|bot)\s*\n\s*", re.IGNORECASE)
 """The rest of an assistant header that ends with its role's name."""
@@ -63,6 +63,7 @@ class FormatParser:
         self._start_token = start_token
 
     def start(self, prompt_ids: Sequence[int], template_kwargs: Mapping[str, Any] | None = None) -> State:
+        """See :class:`~app.parsing.parser.Parser`; what the prompt left open is read by the scanner itself."""
         state = self._first_state(template_kwargs)
         tail = prompt_tail(self._tokenizer, prompt_ids, self._markers.text, self._start_token)
         if not tail:
@@ -109,6 +110,7 @@ class FormatParser:
         return Run(state, self._markers.restore, final=final, keep_first=self._keep_first)
 
     def feed(self, state: State, pieces: Sequence[Piece]) -> list[Delta]:
+        """See :class:`~app.parsing.parser.Parser`. A marker counts by its id, whatever text comes with it."""
         marks = self._marks
         for token_id, text in pieces:
             mark = marks.get(token_id)
@@ -120,14 +122,17 @@ class FormatParser:
         return run.end()
 
     def finish(self, state: State) -> list[Delta]:
+        """See :class:`~app.parsing.parser.Parser`."""
         run = self._run(state, final=True)
         self._scanner.advance(run)
         return run.end()
 
     def dump(self, state: State) -> bytes:
+        """See :class:`~app.parsing.parser.Parser`."""
         return dump(state)
 
     def load(self, data: bytes) -> State:
+        """See :class:`~app.parsing.parser.Parser`."""
         return load(data)
 
 
@@ -145,16 +150,16 @@ def make_parser(
     """The parser of one request's outputs.
 
     Args:
-        tools: the request's tools in Chat's shape (``{"type": "function", "function": {"name", "parameters"}}``) or flat
-            (``{"name", "parameters"}``); their schemas type arguments of formats whose values are bare text.
+        tools: the request's tools in Chat's shape (``{"type": "function", "function": {"name", "parameters"}}``) or
+            flat (``{"name", "parameters"}``); their schemas type arguments of formats whose values are bare text.
         tool_choice: ``"none"``, ``"auto"``, ``"required"``, or a named function; None means auto with tools.
             With none, or without tools, calls are not read: their raw text is content.
         parallel_tool_calls: False keeps the first call and drops later ones.
         template_kwargs: the effective chat template kwargs; :meth:`Parser.start` may be given others.
         history_tool_calls: how many calls the conversation already holds (Kimi counts its ids over them).
     """
-    literals = list(_literals(tool_format)) if tool_format else []
-    markers = Markers(tokenizer, literals, _reasoning_literals(reasoning_format))
+    literals = list(tool_literals(tool_format)) if tool_format else []
+    markers = Markers(tokenizer, literals, reasoning_literals(reasoning_format))
     reads_calls = bool(tools) and tool_choice != "none" and tool_format is not None
     schemas = Schemas(tools)
     harmony = _harmony(tool_format, reasoning_format)
@@ -206,7 +211,7 @@ def _harmony(tool: ToolFormat | None, reasoning: ReasoningFormat | None) -> Harm
     return reasoning.harmony if reasoning else None
 
 
-def _literals(tool: ToolFormat) -> Iterator[str]:
+def tool_literals(tool: ToolFormat) -> Iterator[str]:
     """Every literal of a tool format, head templates with their fields."""
     for section in tool.sections:
         body = section.body
@@ -222,7 +227,8 @@ def _literals(tool: ToolFormat) -> Iterator[str]:
             yield from _harmony_literals(body)
 
 
-def _reasoning_literals(reasoning: ReasoningFormat | None) -> Iterator[str]:
+def reasoning_literals(reasoning: ReasoningFormat | None) -> Iterator[str]:
+    """Every literal of a reasoning format."""
     if reasoning is not None:
         yield from (*reasoning.open, *reasoning.close, *reasoning.dropped)
         if reasoning.harmony is not None:

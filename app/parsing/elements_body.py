@@ -51,6 +51,7 @@ class ElementsBody:
         self._stop = re.compile("[\ud800-\udbff" + "".join(re.escape(first) for first in sorted(firsts)) + "]")
 
     def step(self, run: Run) -> int:
+        """See :class:`~app.parsing.scanner.BodyMachine`."""
         state = run.state
         while True:
             if state.phase == BETWEEN:
@@ -71,6 +72,7 @@ class ElementsBody:
                 return MORE
 
     def flush(self, run: Run) -> bool:
+        """See :class:`~app.parsing.scanner.BodyMachine`."""
         state = run.state
         rest = state.pending[state.cursor :]
         if state.phase == ARGUMENTS:
@@ -99,10 +101,12 @@ class ElementsBody:
         state = run.state
         text = state.pending
         at = skip_space(text, state.cursor)
+        if state.open:
+            state.cursor = at
+        elif at - state.cursor > SPACE_LIMIT:
+            return FAILED
         if at == len(text):
-            if state.open:
-                state.cursor = at
-            return MORE if at - state.cursor <= SPACE_LIMIT else FAILED
+            return MORE
         head = self._parameters.match(text, at)
         end = self._call_close.match(text, at)
         if isinstance(head, tuple):

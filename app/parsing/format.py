@@ -74,10 +74,14 @@ class JsonCalls(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class NamedJson(Struct, frozen=True, kw_only=True, tag=True):
-    """Calls as a head with the name, then one JSON value, then one of ``close`` (none: the value's end is the end)."""
+    """Calls as a head with the name, then one JSON value, then one of ``close`` (none: the value's end is the end).
+
+    ``certain``: a call is a call from its head on; False where the head is but a name, so that an object must follow.
+    """
 
     heads: tuple[str, ...]
     close: tuple[str, ...] = ()
+    certain: bool = True
 
 
 class Elements(Struct, frozen=True, kw_only=True, tag=True):

@@ -1,9 +1,10 @@
-"""Harmony's messages with channel headers to deltas: analysis is reasoning, a recipient makes a call, the rest is content."""
+"""Harmony's messages to deltas: analysis is reasoning, a recipient makes a call, the rest is content."""
 
 import re
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 
 from app.parsing.format import HarmonyMessages
+from app.parsing.harmony_header import HeaderReader
 from app.parsing.json_value import BROKEN, DONE, walk
 from app.parsing.run import SPACE_LIMIT, Run
 from app.parsing.state import CONTENT, REASONING
@@ -13,7 +14,6 @@ __all__ = ("HarmonyScanner",)
 OUTSIDE, HEADER, TEXT_BODY, CALL_BODY, RAW_BODY = range(5)
 WHOLE, SPOILED = 1, 2
 """Flags of ``state.flags``: the arguments are one whole JSON value; something else stands in them."""
-MARK = "\ud800-\udfff"
 
 
 class HarmonyScanner:
@@ -29,29 +29,16 @@ class HarmonyScanner:
     def __init__(self, data: HarmonyMessages, encode: Callable[[str], str], tools: Set[str] | None) -> None:
         self._data = data
         self._tools = tools
-        start, channel, constrain, message = map(
-            encode, (data.start, data.channel, data.constrain, data.message)
-        )
+        self._headers = reader = HeaderReader(data, encode)
         ends = [encode(literal) for literal in data.ends]
-        s, c, k, m = map(re.escape, (start, channel, constrain, message))
-        role, to = rf"[^\s{MARK}]{{0,256}}", rf"\s+to=[^\s{MARK}]{{1,256}}"
-        words = rf"[^{MARK}]{{0,512}}"
-        self._header = re.compile(
-            rf"(?:{s}(?P<role>{role}(?:{to})?)\s{{0,64}})?(?:{c}(?P<channel>{words})(?:{k}{words})?)?{m}"
-        )
-        half_to = rf"\s{{1,64}}(?:t|to|to=[^\s{MARK}]{{0,256}}\s{{0,64}})?"
-        self._half_header = re.compile(
-            rf"{s}{role}(?:{half_to})?|(?:{s}{role}(?:{to})?\s{{0,64}})?{c}{words}(?:{k}{words})?"
-            rf"|{s}{role}(?:{to})?\s{{0,64}}"
-        )
-        self._begin = (start, channel, message)
-        self._literals = [start, channel, *ends]
-        self._outside = re.compile("|".join(re.escape(x) for x in sorted([*self._literals, message], key=len, reverse=True)))
-        self._body = re.compile("|".join(re.escape(x) for x in sorted(self._literals, key=len, reverse=True)))
-        self._half = [x for x in (*self._literals, message) if len(x) > 1]
+        self._begin = (reader.start, reader.channel, reader.message)
+        self._outside = _any_of([*self._begin, *ends])
+        self._body = _any_of([reader.start, reader.channel, *ends])
+        self._half = [literal for literal in (*self._begin, *ends) if len(literal) > 1]
         self.start_literal = data.start
 
     def advance(self, run: Run) -> None:
+        """Read ``state.pending`` as far as it decides; at the end of the output, all of it."""
         state = run.state
         while state.pending:
             if state.phase == HEADER:
@@ -107,10 +94,10 @@ class HarmonyScanner:
     def _read_header(self, run: Run) -> bool:
         state = run.state
         text = state.pending
-        found = self._header.match(text)
-        if found is None:
-            if not run.final and self._may_complete(text):
-                return False
+        header = self._headers.read(text)
+        if header is True and not run.final:
+            return False
+        if isinstance(header, bool):
             prompted = max(state.marks[0], 0)
             state.marks[0] = -1
             state.phase = OUTSIDE
@@ -119,19 +106,12 @@ class HarmonyScanner:
             if not prompted:
                 run.text(text[0])
             return True
-        raw = text[: found.end()]
-        state.pending = text[found.end() :]
+        end, role, channel = header
+        state.pending = text[end:]
         state.marks[0] = -1
         run.marker()
-        self._open(run, raw, found["role"] or "", found["channel"] or "")
+        self._open(run, text[:end], role, channel)
         return True
-
-    def _may_complete(self, text: str) -> bool:
-        if self._half_header.fullmatch(text):
-            return True
-        held = next((len(text) - size for literal in self._half for size in range(len(literal) - 1, 0, -1)
-                     if text.endswith(literal[:size])), -1)
-        return held > 0 and bool(self._half_header.fullmatch(text[:held]))
 
     def _open(self, run: Run, raw: str, role: str, channel: str) -> None:
         """A message begins: what its header says of it."""
@@ -203,3 +183,7 @@ class HarmonyScanner:
         state.pending = pending
         state.phase = OUTSIDE
         state.stack = ""
+
+
+def _any_of(literals: Sequence[str]) -> "re.Pattern[str]":
+    return re.compile("|".join(re.escape(literal) for literal in sorted(literals, key=len, reverse=True)))

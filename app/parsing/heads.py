@@ -31,25 +31,23 @@ class Heads:
 
     def __init__(self, templates: Sequence[str], encode: Callable[[str], str]) -> None:
         self.templates = tuple(encode(template) for template in templates)
-        compiled = [_compile(template) for template in self.templates]
-        self._whole = [re.compile(whole) for whole, _ in compiled]
-        self._ends_open = [template.endswith("}") for template in self.templates]
-        self._partial = re.compile("|".join(f"(?:{partial})" for _, partial in compiled) or "(?!)")
+        self._patterns = [
+            (re.compile(whole), re.compile(partial), template.endswith("}"))
+            for template in self.templates
+            for whole, partial in (_compile(template),)
+        ]
         self._keys = [re.compile(_keyed_prefix(template)) for template in self.templates if "{key}" in template]
         self.leads = tuple(dict.fromkeys(template.split("{")[0].rstrip() for template in self.templates))
         """What each template begins with, before its first field."""
 
     def match(self, text: str, at: int) -> tuple[int, Match] | Literal["partial"] | None:
         """The end of the head that stands at ``at`` with its fields; whether one may still come; or None."""
-        for whole, ends_open in zip(self._whole, self._ends_open, strict=True):
+        for whole, partial, ends_open in self._patterns:
             found = whole.match(text, at)
-            if found is None:
-                continue
-            if ends_open and found.end() == len(text):
+            if found is not None and not (ends_open and found.end() == len(text)):
+                return found.end(), found.groupdict()
+            if found is not None or partial.fullmatch(text, at):
                 return "partial"
-            return found.end(), found.groupdict()
-        if self._partial.fullmatch(text, at):
-            return "partial"
         return None
 
     def half_key(self, text: str, at: int) -> str:

@@ -37,6 +37,7 @@ class JsonBody:
         self._harmless = HARMLESS | set(data.ids)
 
     def step(self, run: Run) -> int:
+        """See :class:`~app.parsing.scanner.BodyMachine`."""
         state = run.state
         while True:
             phase = state.phase
@@ -68,6 +69,7 @@ class JsonBody:
                 return outcome
 
     def flush(self, run: Run) -> bool:
+        """See :class:`~app.parsing.scanner.BodyMachine`."""
         state = run.state
         if state.phase in (ARGUMENTS, ARGUMENTS_ATOM) and state.open:
             run.arguments(state.pending[state.cursor :])
@@ -130,7 +132,7 @@ class JsonBody:
                 return MORE
             if end < 0:
                 return self._broken(run, at)
-            state.key = decode_string(state.pending[at:end])
+            state.key = decode_string(run.restore(state.pending[at:end]))
             state.cursor = end
             state.phase = COLON
             return -1
@@ -187,7 +189,7 @@ class JsonBody:
                 return MORE
             if end < 0:
                 return FAILED
-            value = decode_string(text[at:end])
+            value = decode_string(run.restore(text[at:end]))
             state.cursor = end
             state.phase = AFTER
             if not is_name:

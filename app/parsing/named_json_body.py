@@ -8,7 +8,7 @@ from app.parsing.heads import Heads, Literals
 from app.parsing.json_value import BROKEN, RUNNING, walk
 from app.parsing.markers import CALL_MARKER
 from app.parsing.run import SPACE_LIMIT, Run
-from app.parsing.scanner import CLOSED, LEFT, MORE
+from app.parsing.scanner import CLOSED, FAILED, LEFT, MORE
 
 __all__ = ("NamedJsonBody",)
 
@@ -32,6 +32,7 @@ class NamedJsonBody:
     ) -> None:
         self.settled = AFTER
         self._repeat = repeat
+        self._certain = data.certain
         self._native = native
         self._heads = Heads(data.heads, encode)
         self._section_close = Literals(close)
@@ -40,6 +41,7 @@ class NamedJsonBody:
         self._any_close = Literals(self.closes)
 
     def step(self, run: Run) -> int:
+        """See :class:`~app.parsing.scanner.BodyMachine`."""
         state = run.state
         while True:
             if state.phase == VALUE:
@@ -50,13 +52,18 @@ class NamedJsonBody:
                 if isinstance(found, int):
                     return found
                 state.cursor, fields = found
-                native = self._native(fields["name"], state.calls) or fields.get("id") or ""
-                run.start_call(fields["name"], native)
+                state.name, state.native = fields["name"], fields.get("id") or ""
+                if self._certain:
+                    self._start(run)
                 state.phase = START
             elif state.phase == START:
                 state.cursor = at = skip_space(state.pending, state.cursor)
                 if at == len(state.pending):
                     return MORE
+                if not state.open:
+                    if state.pending[at] != "{":
+                        return FAILED
+                    self._start(run)
                 end = self._any_close.match(state.pending, at)
                 if end is None:
                     return MORE
@@ -74,10 +81,15 @@ class NamedJsonBody:
                     return outcome
 
     def flush(self, run: Run) -> bool:
+        """See :class:`~app.parsing.scanner.BodyMachine`."""
         state = run.state
         if state.phase == VALUE:
             run.arguments(state.pending[state.cursor :])
         return False
+
+    def _start(self, run: Run) -> None:
+        state = run.state
+        run.start_call(state.name, self._native(state.name, state.calls) or state.native)
 
     def _end(self, run: Run, complete: bool) -> None:
         run.end_call(complete)

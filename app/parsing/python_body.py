@@ -23,6 +23,7 @@ CALL = re.compile(r"([A-Za-z_][A-Za-z0-9_.\-]{0,255})\s{0,64}\(")
 HALF_CALL = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,255}\s{0,64}")
 ARGUMENT = re.compile(r"([A-Za-z_]\w{0,255})\s{0,64}=(?!=)")
 HALF_ARGUMENT = re.compile(r"[A-Za-z_]\w{0,255}\s{0,64}=?")
+HALF_KEY = re.compile(r"\s*([A-Za-z_]\w{0,255})?\s*=?")
 PREFIXED = re.compile(r"([rRbBuU]{0,2})(\"\"\"|'''|\"|')")
 HALF_PREFIXED = re.compile(r"[rRbBuU]{0,2}(?:\"\"?|''?)?")
 ATOM = re.compile("[^\\s,()\\[\\]{}:'\"=\ud800-\udbff]*")
@@ -46,6 +47,7 @@ class PythonBody:
         self._close = Literals(close)
 
     def step(self, run: Run) -> int:
+        """See :class:`~app.parsing.scanner.BodyMachine`."""
         state = run.state
         while True:
             if state.phase == STRING:
@@ -60,9 +62,14 @@ class PythonBody:
                 return outcome
 
     def flush(self, run: Run) -> bool:
+        """See :class:`~app.parsing.scanner.BodyMachine`."""
         state = run.state
         if state.phase == AFTER_STRING:
             run.arguments('"')
+        elif state.phase == KEY:
+            half = HALF_KEY.fullmatch(state.pending, state.cursor)
+            if half is not None and half[1]:
+                run.arguments((", " if state.count else "{") + f'"{quote(half[1])}')
         elif state.phase == VALUE:
             rest = state.pending[state.cursor :].strip()
             found = ATOM.match(rest)
@@ -166,10 +173,10 @@ class PythonBody:
         char = text[at]
         prefix = None if state.flags & WHOLE and state.phase != AFTER_STRING else PREFIXED.match(text, at)
         if prefix is not None:
-            if len(prefix[2]) == 1 and text[prefix.end() : prefix.end() + 1] in ("", char):
+            after = prefix.end()
+            if len(prefix[2]) == 1 and after + 1 >= len(text) and text[after:] in ("", prefix[2]):
                 # an empty string or the start of a triple quote: the next character tells
-                if prefix.end() + 1 >= len(text):
-                    return MORE
+                return MORE
             joined = state.phase == AFTER_STRING
             if not joined:
                 self._before_item(run)

@@ -4,7 +4,19 @@ import re
 
 __all__ = ("read_python_string",)
 
-ESCAPES = {"\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\n": ""}
+ESCAPES = {
+    "\\": "\\",
+    "'": "'",
+    '"': '"',
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "\n": "",
+}
 CODES = {"x": 2, "u": 4, "U": 8}
 HEX = re.compile("[0-9a-fA-F]*")
 STOP = {quote: re.compile(f"[{quote}\\\\\ud800-\udbff]") for quote in "'\""}

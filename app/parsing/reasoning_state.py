@@ -1,4 +1,4 @@
-"""A prompt's ids to what they left open: where the output's first token stands, and the rendered ``reasoning_ended``."""
+"""A prompt's ids to what they left open: where output begins, and the rendered ``reasoning_ended``."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -61,7 +61,8 @@ def reasoning_ended(
         return True
     opens, closes = set(format.open), set(format.close)
     ids = {tokenizer.token_to_id(mark): mark for mark in opens | closes}
-    marks = {token_id: mark for token_id, mark in ids.items() if token_id in tokenizer.added_tokens}
+    added = tokenizer.added_tokens
+    marks = {token_id: mark for token_id, mark in ids.items() if token_id is not None and token_id in added}
     tail = prompt_tail(tokenizer, prompt_ids, marks, None)
     for token_id in reversed(tail):
         if token_id in marks:

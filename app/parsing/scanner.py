@@ -15,7 +15,8 @@ from app.parsing.state import CALLS, CONTENT, REASONING, TEXT, State
 __all__ = ("CLOSED", "FAILED", "LEFT", "MORE", "BodyMachine", "Scanner")
 
 MORE, CLOSED, LEFT, FAILED = 0, 1, 2, 3
-"""What a body says: feed me more; the section is over, its closer read; the section is over, the rest from the cursor on is text; what stands since the last call is none."""
+"""What a body says: feed me more; the section is over, its closer read; the section is over, and from the cursor on
+there is text; what stands since the last call is no call."""
 
 
 class BodyMachine(Protocol):
@@ -86,9 +87,10 @@ class Scanner:
             for literal in reasoning.close:
                 content.append(_Opening(encode(literal), "drop"))
                 thought.append(_Opening(encode(literal), "close"))
-            strays.update(encode(literal) for literal in reasoning.dropped)
-            thought += [_Opening(encode(literal), "drop") for literal in reasoning.dropped]
-        content += [_Opening(close, "drop") for close in strays]
+            for literal in reasoning.dropped:
+                content.append(_Opening(encode(literal), "drop"))
+                thought.append(_Opening(encode(literal), "drop"))
+        content += [_Opening(close, "stray") for close in strays]
         self._triggers = tuple(_trigger(openings) for openings in (content, thought))
         self._openings = tuple(_by_first(openings) for openings in (content, thought))
 
@@ -117,10 +119,12 @@ class Scanner:
                 run.marker()
                 self._leave(state, state.cursor)
             elif outcome == LEFT:
+                state.owed = bool(self.closes[state.section])
                 self._leave(state, state.cursor)
             elif state.open:
+                # the broken call ends; its section's closer, or another call, may still follow
                 run.end_call(False)
-                self._leave(state, 0)
+                state.phase, state.stack = 0, ""
             else:
                 self._revert(run)
 
@@ -150,6 +154,8 @@ class Scanner:
                     continue
                 if opening.action == "reopen" and (state.written[REASONING] or text[:at].strip()):
                     continue
+                if opening.action == "stray" and not state.owed:
+                    continue
                 run.text(text[:at])
                 self._act(opening, run, text, at)
                 return True
@@ -163,6 +169,7 @@ class Scanner:
             return
         state.pending = text[at + len(opening.literal) :]
         run.marker()
+        state.owed = False
         if opening.action == "open":
             state.channel = REASONING
         elif opening.action == "close":
@@ -178,6 +185,7 @@ class Scanner:
 
     def _enter(self, state: State, index: int) -> None:
         section = self.sections[index]
+        state.owed = False
         state.mode = CALLS
         state.section = index
         state.cursor = 0 if section.bare or section.lead else len(self.opens[index])
@@ -237,4 +245,3 @@ def _by_first(openings: Sequence[_Opening]) -> dict[str, list[_Opening]]:
     for opening in sorted(openings, key=lambda opening: -len(opening.literal)):
         grouped.setdefault(opening.literal[0], []).append(opening)
     return grouped
-

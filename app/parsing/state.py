@@ -34,6 +34,8 @@ class State(Struct, array_like=True):
     cursor: int = 0
     """How far into ``pending`` the section's body has read."""
     section: int = 0
+    owed: bool = False
+    """A section was left without its closer: should that still come, it is no text."""
     done: int = 0
     """Calls that this section has ended."""
     phase: int = 0

@@ -2,7 +2,7 @@
 
 from app.parsing.format import NamedJson, ReasoningFormat, Sample, Section, ToolFormat
 
-__all__ = ("DEEPSEEK_R1", "DEEPSEEK_V3", "DEEPSEEK_V31", "DEEPSEEK_V3_REASONING")
+__all__ = ("DEEPSEEK_R1", "DEEPSEEK_V3", "DEEPSEEK_V3_REASONING", "DEEPSEEK_V31")
 
 
 def _section(heads: tuple[str, ...], close: tuple[str, ...]) -> tuple[Section, ...]:
@@ -21,7 +21,7 @@ DEEPSEEK_V3 = ToolFormat(
             "<｜tool▁call▁begin｜> function <｜tool▁sep｜> {name} ```json",
             "<｜tool▁call▁begin｜> function <｜tool▁sep｜> {name} ```",
         ),
-        ("```<｜tool▁call▁end｜>", "``` <｜tool▁call▁end｜>", "```\n<｜tool▁call▁end｜>", "<｜tool▁call▁end｜>"),
+        ("```<｜tool▁call▁end｜>", "```\n<｜tool▁call▁end｜>", "<｜tool▁call▁end｜>"),
     ),
     signature=("<｜tool▁calls▁begin｜>", "```json"),
     samples=(

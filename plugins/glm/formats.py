@@ -6,8 +6,8 @@ __all__ = ("GLM45", "GLM45_REASONING", "GLM47", "GLM47_REASONING")
 
 _SAMPLES = (
     Sample(
-        text="<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n<arg_key>t</arg_key>\n<arg_value>x y</arg_value>\n"
-        "</tool_call>",
+        text="<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n<arg_key>t</arg_key>\n"
+        "<arg_value>x y</arg_value>\n</tool_call>",
         calls=(("add", '{"a": 1, "t": "x y"}'),),
     ),
     Sample(

@@ -10,7 +10,8 @@ HUNYUAN_A13B = ToolFormat(
     signature=("<tool_calls>", "</tool_calls>", "<answer>"),
     samples=(
         Sample(
-            text='ok<tool_calls>[{"name": "f", "arguments": {"x": 1}}, {"name": "g", "arguments": {}}]</tool_calls>\nDone.',
+            text='ok<tool_calls>[{"name": "f", "arguments": {"x": 1}}, {"name": "g", "arguments": {}}]'
+            "</tool_calls>\nDone.",
             content="ok\nDone.",
             calls=(("f", '{"x": 1}'), ("g", "{}")),
         ),

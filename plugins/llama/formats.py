@@ -35,7 +35,7 @@ LLAMA4_JSON = _llama_json("llama4_json")
 
 _PYTHON_SAMPLES = (
     Sample(
-        text="[f(x='a\\'\"', n=-1.5, t=[True, None, ('b',)], d={'k': 0x10, 2: ''}), g()]",
+        text="[f(x='a\\'\"', n=-1.5, t=[True, None, ('b',)], d={'k': 16, 2: ''}), g()]",
         calls=(("f", '{"x": "a\'\\"", "n": -1.5, "t": [true, null, ["b"]], "d": {"k": 16, "2": ""}}'), ("g", "{}")),
     ),
     Sample(text="Use [x](y) and\n[1, 2].", content="Use [x](y) and\n[1, 2]."),

@@ -22,8 +22,9 @@ MINIMAX_M2 = ToolFormat(
     signature=("<minimax:tool_call>", "</minimax:tool_call>"),
     samples=(
         Sample(
-            text='ok<minimax:tool_call>\n<invoke name="f">\n<parameter name="x">a b</parameter>\n<parameter name="n">[1, 2]'
-            '</parameter>\n</invoke>\n<invoke name="g">\n</invoke>\n</minimax:tool_call>\nDone.',
+            text='ok<minimax:tool_call>\n<invoke name="f">\n<parameter name="x">a b</parameter>\n'
+            '<parameter name="n">[1, 2]</parameter>\n</invoke>\n<invoke name="g">\n</invoke>\n'
+            "</minimax:tool_call>\nDone.",
             content="ok\nDone.",
             calls=(("f", '{"x": "a b", "n": [1, 2]}'), ("g", "{}")),
         ),

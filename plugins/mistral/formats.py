@@ -13,7 +13,7 @@ MISTRAL = ToolFormat(
             body=NamedJson(heads=(" {name} [CALL_ID] {id} [ARGS]", " {name} [ARGS]")),
             repeat=False,
         ),
-        Section(open="[TOOL_CALLS]", body=NamedJson(heads=(" {name}",)), repeat=False),
+        Section(open="[TOOL_CALLS]", body=NamedJson(heads=(" {name}",), certain=False), repeat=False),
     ),
     special_tokens="unless_none",
     call_ids="alphanumeric9",
@@ -29,6 +29,7 @@ MISTRAL = ToolFormat(
             calls=(("f", '{"x": "]"}'), ("g", "{}")),
         ),
         Sample(text='[TOOL_CALLS]f{"x": 1}', calls=(("f", '{"x": 1}'),)),
+        Sample(text="[TOOL_CALLS]hello world", content="[TOOL_CALLS]hello world"),
     ),
 )
 
