@@ -54,6 +54,7 @@ async def start(service: Service, gate: Gate, stack: AsyncExitStack) -> None:
     gc.collect()
     gc.freeze()
     service.ready = True
+    service.models.speed_up()
     for line in announcement(service):
         log.info(line)
 

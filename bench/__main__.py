@@ -1,0 +1,31 @@
+"""`python -m bench`: prints the table, then ratios to the peers."""
+
+import argparse
+from pathlib import Path
+
+from bench import render
+from bench.table import Row, ratios, show
+from tests.models import model_directory
+
+MEASURES = {"render": render.measure}
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--peers", type=Path, help="folder with an installation of vLLM's render servers")
+    parser.add_argument("--model", type=Path, help="model directory (default: Qwen3's, made from PyPI packages)")
+    parser.add_argument("--seconds", type=float, default=8, help="of each measurement")
+    parser.add_argument("--only", choices=MEASURES, action="append", help="leave out the others")
+    options = parser.parse_args()
+    model = (options.model or model_directory("qwen3")).resolve()
+    rows: list[Row] = []
+    for name in options.only or MEASURES:
+        for row in MEASURES[name](model, options.peers, options.seconds):
+            rows.append(row)
+            show(row)
+    print(*ratios(rows), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
