@@ -13,12 +13,14 @@ from app.models import configuration
 from app.models.formats import Plugins, choose_format, format_literals
 from app.models.rendering import find_encoder, make_renderer
 from app.models.served import Models, ServedModel
-from app.models.source import resolve_source
+from app.models.source import cache_directory, resolve_source
 from app.models.templates import read_templates
 from app.multimodal.fetch import Fetcher
 from app.settings import ModelSettings, Settings
+from app.tokenizing.fast import Disagrees, speed_up
 from app.tokenizing.files import read_json
 from app.tokenizing.hf import load_tokenizer
+from app.tokenizing.memory import return_free_memory
 
 __all__ = ("load_model", "load_models")
 
@@ -43,7 +45,9 @@ async def load_models(settings: Settings, plugins: Plugins) -> Models:
         loading = [
             loop.run_in_executor(pool, load_model, model, settings, plugins, fetcher) for model in settings.models
         ]
-        return Models(await asyncio.gather(*loading), fetcher=fetcher)
+        models = Models(await asyncio.gather(*loading), fetcher=fetcher)
+    return_free_memory()
+    return models
 
 
 def _check_names(models: list[ModelSettings]) -> None:
@@ -108,6 +112,13 @@ def _load(model: ModelSettings, settings: Settings, plugins: Plugins, fetcher: F
         more=encoder.literals() if encoder is not None else (),
     )
     served.renderer = make_renderer(served, settings, encoder=encoder, media=media)
+    if model.tokenizer == "fast":
+        try:
+            speed_up(tokenizer, cache_directory())
+        except Disagrees as why:
+            raise StartupError(
+                f'tokenizer = "fast" is not for {tokenizer.files.path}: {why}', param="tokenizer"
+            ) from why
     return served
 
 

@@ -7,9 +7,11 @@ from typing import Any
 from msgspec import Struct, field
 
 from app.errors import ModelNotFound, StartupError
+from app.models.source import cache_directory
 from app.multimodal.fetch import Fetcher
 from app.parsing.format import ReasoningFormat, ToolFormat
 from app.settings import ModelSettings
+from app.tokenizing.fast import SpeedUp
 from app.tokenizing.hf import HFTokenizer
 
 __all__ = ("Models", "ServedModel")
@@ -70,6 +72,7 @@ class Models:
     def __init__(self, models: Iterable[ServedModel], *, fetcher: Fetcher | None = None) -> None:
         self._models = list(models)
         self._fetcher = fetcher
+        self._speed_up: SpeedUp | None = None
         self._by_name: dict[str, ServedModel] = {}
         for model in self._models:
             for name in dict.fromkeys((model.name, *model.aliases)):
@@ -88,8 +91,16 @@ class Models:
             raise ModelNotFound(name or "", list(self._by_name))
         return model
 
+    def speed_up(self) -> None:
+        """Once the server is ready: load faster tokenizers behind those of models with ``tokenizer = "auto"``."""
+        waiting = [(model.name, model.tokenizer) for model in self._models if model.settings.tokenizer == "auto"]
+        self._speed_up = SpeedUp(waiting, cache_directory())
+        self._speed_up.start()
+
     async def close(self) -> None:
-        """Free the connections that media are fetched over."""
+        """Free the connections that media are fetched over, and load no more tokenizers."""
+        if self._speed_up is not None:
+            self._speed_up.stop()
         if self._fetcher is not None:
             await self._fetcher.close()
 

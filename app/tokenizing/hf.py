@@ -59,7 +59,7 @@ class HFTokenizer:
         self.bos_token = _named_token(files, "bos_token")
         self.eos_token = _named_token(files, "eos_token")
         self.eos_token_id = self.token_to_id(self.eos_token) if self.eos_token is not None else None
-        self.max_token_id = max(self._whole.get_vocab(with_added_tokens=True).values(), default=-1)
+        self.max_token_id = self._highest_id()
         self.vocab_size = max(self.max_token_id + 1, min_vocab_size)
         self._read_bytes = reader_of(files.head.decoder)
         self._pieces = PieceEncoder(self._whole, files.head, self.added_tokens.values())
@@ -73,6 +73,15 @@ class HFTokenizer:
         if (disagreement := self._disagreement()) is not None:
             self._in_pieces = False
             _log.warning("%s: encoded whole, as pieces give other ids for %r", files.path, disagreement)
+
+    def _highest_id(self) -> int:
+        """The largest id that a token has. Building the whole vocabulary for it takes a quarter of loading."""
+        count = self._whole.get_vocab_size(with_added_tokens=True)
+        last = max(count - 1, max(self.added_tokens, default=-1))
+        beyond = range(count, count + 256)
+        if last == count - 1 and self.id_to_token(last) is not None and not any(map(self.id_to_token, beyond)):
+            return last
+        return max(self._whole.get_vocab(with_added_tokens=True).values(), default=-1)
 
     # -- control tokens ----------------------------------------------------------------------------------------------
 
@@ -195,6 +204,15 @@ class HFTokenizer:
             if self._encode_pieces(probe) != ids:
                 return probe
         return None
+
+    @property
+    def reads_added_tokens_in_pieces(self) -> bool:
+        """Whether plain pieces may still hold added tokens (those that are matched in normalized text)."""
+        return len(self._pieces.split_at) != len(self.added_tokens)
+
+    def encode_pieces_plainly(self, texts: list[str]) -> list[list[int]]:
+        """Ids of texts in which no added token is read, by this library, whatever :meth:`use` was given."""
+        return self._pieces.encode_plainly(texts)
 
     def use(self, encode: Callable[[list[str]], list[list[int]]]) -> None:
         """Encode plain pieces with ``encode`` from now on (a faster library that was found to agree)."""

@@ -7,7 +7,9 @@ vocabularies have; sharing prefixes (a radix tree, written as nested groups) mak
 import re
 from collections.abc import Iterable, Mapping
 
-__all__ = ("alternation", "proper_prefix_at_end")
+__all__ = ("alternation", "first_character")
+
+END = r"\Z"
 
 _Tree = dict[str, "_Tree"]
 
@@ -45,8 +47,9 @@ def alternation(literals: Iterable[str]) -> str:
     return _write(_tree(filter(None, literals)), also="") or r"(?!)"
 
 
-def proper_prefix_at_end(literals: Iterable[str]) -> str:
-    r"""Like :func:`alternation`, and also any non-empty proper prefix of a literal that the text ends with."""
+def first_character(literals: Iterable[str]) -> str:
+    """An expression for the first character of any of ``literals``, also of one that the text's end cuts off."""
     root = _tree(filter(None, literals))
-    branches = [re.escape(first) + _write(below, also=r"\Z") for first, below in sorted(root.items())]
-    return f"(?:{'|'.join(branches)})" if branches else r"(?!)"
+    return (
+        "|".join(f"{re.escape(first)}(?={_write(below, also=END)})" for first, below in sorted(root.items())) or "(?!)"
+    )

@@ -36,7 +36,7 @@ class PieceEncoder:
         """The added tokens that a text must be split at before it comes here."""
         self._start = self._bare(head.pre_tokenizer)
         self._rest = self._bare(_never_first(head.pre_tokenizer)) if self.first_differs else self._start
-        self._encode: _Encode = self._encode_hf
+        self._encode: _Encode = self.encode_plainly
 
     def _bare(self, pre_tokenizer: Any) -> tokenizers.Tokenizer:
         bare = tokenizers.Tokenizer(self._whole.model)
@@ -53,7 +53,8 @@ class PieceEncoder:
         """Encode pieces that are not at a text's start with ``encode`` from now on."""
         self._encode = encode
 
-    def _encode_hf(self, texts: list[str]) -> list[list[int]]:
+    def encode_plainly(self, texts: list[str]) -> list[list[int]]:
+        """Ids of texts that are not at a text's start."""
         return [encoding.ids for encoding in self._rest.encode_batch_fast(texts, add_special_tokens=False)]
 
     def encode(self, texts: list[str], at_start: bool) -> list[list[int]]:
