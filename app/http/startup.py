@@ -43,6 +43,13 @@ async def start(service: Service, gate: Gate, stack: AsyncExitStack) -> None:
     service.settings = settings
     service.seal = StateSeal(settings.state_key)
     service.registry = registry = Registry(settings.plugin_overrides)
+    if settings.database_url:
+        from app.runs.state import open_state  # SQLAlchemy takes its time: only where there is a store
+
+        state = await open_state(settings)
+        if state is not None:
+            stack.push_async_callback(state.close)
+        service.store = state
     service.models = await load_models(settings, registry)
     stack.push_async_callback(service.models.close)
     for model in service.models:

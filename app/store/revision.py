@@ -3,6 +3,7 @@
 Alembic takes a second to import, so the usual start compares one row instead; only an upgrade loads it.
 """
 
+import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +36,10 @@ async def ensure_head(database: Database, *, auto_upgrade: bool = False) -> str:
             names the command that mends it.
     """
     try:
+        _open_file(database)
         async with database.write() as connection:
             found = await connection.run_sync(_create_if_empty)
-    except (SQLAlchemyError, OSError) as error:
+    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
         raise StartupError(f"the store at {database.url!r} cannot be opened: {_reason(error)}") from error
     if found == HEAD:
         return HEAD
@@ -96,6 +98,13 @@ def alembic_config(**attributes: Any) -> "Config":
     config = Config(str(ROOT / "alembic.ini"))
     config.attributes.update(configure_logger=False, **attributes)
     return config
+
+
+def _open_file(database: Database) -> None:
+    # aiosqlite opens it in a thread, and where that fails the thread outlives the event loop that a failed start ends.
+    name = database.url.database
+    if database.is_sqlite and name and not name.startswith((":memory:", "file:")):
+        sqlite3.connect(name).close()
 
 
 def _create_if_empty(connection: Connection) -> str | None:

@@ -11,7 +11,6 @@
 One sequence of numbers over all events, one id per item, items announced once and done in order.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,6 +25,7 @@ from app.dialects.responses.opening import CalledTool
 from app.dialects.writer import Event, Usage
 from app.parsing.deltas import CallArguments, CallEnd, CallStart, Content, Reasoning
 from app.protocol import responses_events as events
+from app.protocol.ids import ITEM_PREFIXES, item_id
 from app.protocol.responses_reply import (
     CustomToolCallItem,
     FunctionCallItem,
@@ -44,15 +44,7 @@ from app.protocol.responses_reply import (
     TextTopLogprob,
 )
 
-__all__ = ("ResponsesWriter", "WriterState", "fold", "item_id")
-
-PREFIXES = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_", "custom_tool_call": "ctc_"}
-
-
-def item_id(kind: str, response_id: str, output_index: int) -> str:
-    """The id of an item: made once from the response's own, so that a chunk sent twice gives the same."""
-    digest = hashlib.blake2b(f"{response_id}\0{output_index}".encode("utf-8", "surrogatepass"), digest_size=24)
-    return PREFIXES[kind] + digest.hexdigest()
+__all__ = ("ResponsesWriter", "WriterState", "fold")
 
 
 class OpenItem(Struct, array_like=True):
@@ -193,7 +185,7 @@ class ResponsesWriter:
 
     def _begin(self, found: list[Event], kind: str, name: str = "", call_id: str = "") -> None:
         index = len(self._state.items)
-        item = OpenItem(kind, item_id(kind, self._opening.id, index), name=name, call_id=call_id)
+        item = OpenItem(kind, item_id(ITEM_PREFIXES[kind], self._opening.id, index), name=name, call_id=call_id)
         self._state.open = item
         added = events.OutputItemAdded(
             sequence_number=self._next(), output_index=index, item=self._item(item, "in_progress", begun=True)
