@@ -181,7 +181,11 @@ def lost_words(text: str, message: Message, syntax: frozenset[str]) -> list[str]
     """Words of an output that its message has nowhere, those of the format's own syntax aside."""
     calls = " ".join(f"{name} {arguments} {native or ''}" for name, arguments, native, _ in message.calls)
     found = f"{message.content} {message.reasoning} {calls}"
-    for literal in sorted(syntax, key=len, reverse=True):
+    longest = sorted(syntax, key=len, reverse=True)
+    if not text.endswith(tuple(longest)):
+        halves = (size for literal in longest for size in range(2, len(literal)) if text.endswith(literal[:size]))
+        text = text[: len(text) - max(halves, default=0)]
+    for literal in longest:
         text = text.replace(literal, " ")
     return [word for word in WORD.findall(text) if word not in found]
 
