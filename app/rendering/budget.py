@@ -11,10 +11,12 @@ from typing import Any
 
 __all__ = ("Budget", "OutOfBudget", "RenderTooLong")
 
-MAX_STEPS = 5_000_000
-"""Loop turns and macro calls of one render: some seconds; a conversation of 10,000 messages needs 50,000."""
+MAX_STEPS = 2_000_000
+"""Loop turns and macro calls of one render: a second or so; a conversation of 10,000 messages needs 50,000."""
 MAX_CHARS = 1 << 27
-"""Characters (or list entries) of all large values that one render builds, together."""
+"""Characters of all large values that one render builds, together."""
+ENTRY = 32
+"""How many characters an entry of a list counts for, which are about its bytes."""
 MAX_OUTPUT = 1 << 26
 """Characters of a rendered prompt."""
 MAX_BITS = 1 << 16
@@ -59,7 +61,7 @@ class Budget:
                 self.refuse("takes too long")
 
     def charge(self, size: int) -> None:
-        """Count a value of ``size`` characters or entries, before it is built where that is possible."""
+        """Count a value of ``size`` characters, before it is built where that is possible."""
         if size > SMALL:
             self.chars -= size
             if self.chars < 0:
@@ -88,19 +90,13 @@ class Budget:
 
     def plus(self, left: Any, right: Any) -> Any:
         """``left + right``, counted."""
-        result = left + right
-        if isinstance(result, str | list | tuple):
-            self.charge(len(result))
-            if not isinstance(result, str):
-                for item in right:
-                    self.built(item)
-        return result
+        return self.built(left + right)
 
     def times(self, left: Any, right: Any) -> Any:
         """``left * right``, refused before it grows out of hand."""
         for sequence, count in ((left, right), (right, left)):
             if isinstance(sequence, str | list | tuple | bytes) and isinstance(count, int):
-                self.charge(len(sequence) * count)
+                self.charge(len(sequence) * count * (1 if isinstance(sequence, str | bytes) else ENTRY))
         if isinstance(left, int) and isinstance(right, int) and left.bit_length() + right.bit_length() > MAX_BITS:
             self.refuse("builds too large a number")
         return left * right
@@ -113,8 +109,12 @@ class Budget:
 
     def built(self, value: Any) -> Any:
         """Count a value that a slice, a filter or a method built; gives it back."""
-        if isinstance(value, str | list | tuple | dict | bytes) and len(value) > SMALL:
-            self.charge(len(value))
+        kind = type(value)
+        if kind is str or kind is bytes:
+            if len(value) > SMALL:
+                self.charge(len(value))
+        elif kind is list or kind is tuple or kind is dict:
+            self.charge(len(value) * ENTRY)
         return value
 
     def concat(self, parts: Sequence[str]) -> str:

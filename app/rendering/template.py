@@ -17,6 +17,8 @@ __all__ = ("ChatTemplate", "clock")
 
 MAX_SOURCE = 1 << 20
 """Characters of a template; the longest known have 50,000."""
+MACRO_TICKS = 4
+"""Loop turns that a macro call counts for."""
 SLOW_FILTERS = frozenset({"pprint", "striptags", "urlize", "wordwrap", "xmlattr"})
 """Filters that can run long without a loop turn in the template."""
 
@@ -124,4 +126,5 @@ def count_turns(tree: nodes.Template) -> None:
         *tree.find_all(nodes.CallBlock),
     ]
     for node in bodies:
-        node.body.insert(0, nodes.ExprStmt(nodes.Const(TICK), lineno=node.lineno))
+        tick = nodes.ExprStmt(nodes.Const(TICK), lineno=node.lineno)
+        node.body[:0] = [tick] if isinstance(node, nodes.For) else [tick] * MACRO_TICKS
