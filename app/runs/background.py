@@ -22,8 +22,8 @@ from app.store.database import Database
 from app.store.events import EventLog, LoggedEvent
 from app.store.exact import pack
 from app.store.items import edit
-from app.store.store import ResponseStore, not_found
-from app.store.turn import ENDED, StoredResponse
+from app.store.store import ResponseStore
+from app.store.turn import ENDED, StoredResponse, not_found
 
 __all__ = ("BackgroundRuns", "Source", "replay")
 

@@ -11,12 +11,12 @@ from typing import Any, Literal
 from msgspec import Raw
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.errors import Conflict, InvalidRequest, NotFound
-from app.protocol.ids import new_id, now_ms, response_range
+from app.errors import InvalidRequest
+from app.protocol.ids import now_ms, response_range
 from app.store import blobs, chain
 from app.store import statements as sql
+from app.store.beginning import begin, slide, whole
 from app.store.conversations import append
 from app.store.database import Database
 from app.store.exact import PackedIds
@@ -30,11 +30,10 @@ from app.store.turn import (
     Status,
     StoredResponse,
     check_continuable,
-    empty,
     ended_body,
+    not_found,
     previous_not_found,
     usable_id,
-    with_output,
     without_output,
 )
 
@@ -68,82 +67,12 @@ class ResponseStore:
         for attempt in (1, 2, 3):
             try:
                 async with self._database.write() as connection:
-                    return await self._begin(connection, turn, join(given), taken)
+                    return await begin(connection, self.tenant, self._retention, turn, join(given), taken)
             except IntegrityError:
                 # Lost a race for the key, the thread or a blob: the next look finds what won.
                 if attempt == 3:
                     raise
         raise AssertionError("unreachable")
-
-    async def _begin(
-        self, connection: AsyncConnection, turn: NewTurn, given: bytes, taken: dict[bytes, bytes]
-    ) -> Begun:
-        now = now_ms()
-        if turn.idempotency_key is not None:
-            repeated = await self._repeated(connection, turn.idempotency_key, turn.request_hash, now)
-            if repeated is not None:
-                return Begun(repeated)
-        thread_id, depth = await self._attach(connection, turn.previous_id, now)
-        await connection.execute(
-            sql.INSERT_RESPONSE,
-            {
-                "id": turn.id,
-                "tenant_id": self.tenant,
-                "thread_id": thread_id,
-                "previous_id": turn.previous_id,
-                "conversation_id": turn.conversation_id,
-                "depth": depth,
-                "model": turn.model,
-                "status": turn.status,
-                "background": turn.background,
-                "owner": turn.owner,
-                "created_at": now,
-                "idempotency_key": turn.idempotency_key,
-                "request_hash": turn.request_hash,
-                "body": without_output(turn.body),
-            },
-        )
-        await connection.execute(sql.INSERT_TURN, {"response_id": turn.id, "input": given, "output": empty()})
-        await blobs.save(connection, self.tenant, taken, response_id=turn.id)
-        return Begun()
-
-    async def _attach(self, connection: AsyncConnection, previous_id: str | None, now: int) -> tuple[str, int]:
-        """Thread and depth of a new turn; the thread lives on from now."""
-        until = self._retention.until(now)
-        if previous_id is None:
-            thread = {"id": new_id("thr"), "tenant_id": self.tenant, "created_at": now, "expires_at": until}
-            await connection.execute(sql.INSERT_THREAD, thread)
-            return str(thread["id"]), 0
-        if not usable_id(previous_id):
-            raise previous_not_found(previous_id)
-        place = {"key": previous_id, "tenant": self.tenant, "now": now}
-        found = (await connection.execute(sql.PLACE, place)).first()
-        if found is None:
-            raise previous_not_found(previous_id)
-        check_continuable(previous_id, found.status)
-        if not await self._slide(connection, found.thread_id, now):
-            raise previous_not_found(previous_id)
-        return found.thread_id, found.depth + 1
-
-    async def _slide(self, connection: AsyncConnection, thread_id: str, now: int) -> bool:
-        """Keep a thread for a while more; False where it has expired or gone in the meantime."""
-        values = {"key": thread_id, "tenant": self.tenant, "now": now, "until": self._retention.until(now)}
-        return (await connection.execute(sql.SLIDE, values)).rowcount == 1
-
-    async def _repeated(
-        self, connection: AsyncConnection, key: str, request_hash: bytes, now: int
-    ) -> StoredResponse | None:
-        found = (await connection.execute(sql.BY_KEY, {"tenant": self.tenant, "key": key})).first()
-        if found is None:
-            return None
-        expired = found.expires_at is not None and found.expires_at <= now
-        if expired or found.status in ("failed", "cancelled"):
-            # Nothing came of it: the key is free for another try.
-            await connection.execute(sql.FREE_KEY, {"key": found.id, "tenant": self.tenant})
-            return None
-        if bytes(found.request_hash) != request_hash:
-            raise Conflict("This idempotency key was used for a different request.", code="idempotency_key_reused")
-        return await self._whole(connection, found)
 
     async def start(self, response_id: str, body: bytes) -> bool:
         """From queued to in_progress; False where it was cancelled or deleted first."""
@@ -197,7 +126,7 @@ class ResponseStore:
                 },
             )
             await blobs.save(connection, self.tenant, taken, response_id=response_id)
-            await self._slide(connection, ended.thread_id, now)
+            await slide(connection, self.tenant, self._retention, ended.thread_id, now)
             if ended.conversation_id is not None and status in ("completed", "incomplete"):
                 given = await connection.execute(select(turns.c.input).where(turns.c.response_id == response_id))
                 items = [*split(bytes(given.scalar_one())), *taken_out]
@@ -252,7 +181,7 @@ class ResponseStore:
                 found = (await connection.execute(sql.RETRIEVE, place)).first()
             if found is None:
                 raise not_found(response_id)
-            return await self._whole(connection, found)
+            return await whole(connection, self.tenant, found)
 
     async def status(self, response_id: str) -> Status | None:
         """The state of a response, None where there is none: what a long poll asks."""
@@ -260,13 +189,6 @@ class ResponseStore:
             place = {"key": response_id, "tenant": self.tenant, "now": now_ms()}
             found = (await connection.execute(sql.PLACE, place)).first() if usable_id(response_id) else None
             return None if found is None else found.status
-
-    async def _whole(self, connection: AsyncConnection, found: Any) -> StoredResponse:
-        try:
-            (output,) = await blobs.restore(connection, self.tenant, [bytes(found.output)])
-        except KeyError as error:
-            raise not_found(found.id) from error
-        return StoredResponse(found.id, found.status, bool(found.background), with_output(bytes(found.body), output))
 
     async def delete(self, response_id: str) -> None:
         """Delete a response, running or not; what continued it is not found from then on. Raises :class:`NotFound`."""
@@ -330,8 +252,3 @@ class ResponseStore:
                             except KeyError:
                                 return None
         return None
-
-
-def not_found(response_id: str) -> NotFound:
-    """The one refusal of a response that is absent, foreign, expired or deleted."""
-    return NotFound(f"Response with id '{response_id}' not found.", param="response_id")

@@ -4,11 +4,24 @@ from typing import Literal
 
 from msgspec import Raw, Struct
 
-from app.errors import InvalidRequest
-from app.protocol.ids import now_ms
-from app.store.items import edit, join
+from app.errors import InvalidRequest, NotFound
+from app.store.items import edit
 
-__all__ = ("ENDED", "RUNNING", "Begun", "NewTurn", "Status", "StoredResponse", "previous_not_found", "usable_id")
+__all__ = (
+    "ENDED",
+    "RUNNING",
+    "Begun",
+    "NewTurn",
+    "Status",
+    "StoredResponse",
+    "check_continuable",
+    "ended_body",
+    "not_found",
+    "previous_not_found",
+    "usable_id",
+    "with_output",
+    "without_output",
+)
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
@@ -58,6 +71,11 @@ def usable_id(value: str) -> bool:
     return 0 < len(value) <= 200 and value.isascii() and value.isprintable()
 
 
+def not_found(response_id: str) -> NotFound:
+    """The one refusal of a response that is absent, foreign, expired or deleted."""
+    return NotFound(f"Response with id '{response_id}' not found.", param="response_id")
+
+
 def previous_not_found(response_id: str) -> InvalidRequest:
     """The one refusal of a previous response that is absent, foreign, expired, deleted, or has lost a turn."""
     return InvalidRequest(
@@ -100,13 +118,3 @@ def ended_body(body: bytes, status: Status, *, code: str = "", message: str = ""
     if status in ("cancelled", "failed"):
         changes["completed_at"] = None
     return edit(body, changes)
-
-
-def empty() -> bytes:
-    """The output of a turn that has none yet."""
-    return join([])
-
-
-def slide(retention_ms: int | None) -> int | None:
-    """Until when a thread that is used now is kept, in Unix milliseconds; None: for ever."""
-    return None if retention_ms is None else now_ms() + retention_ms
