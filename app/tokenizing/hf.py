@@ -42,7 +42,8 @@ class HFTokenizer:
 
     def __init__(self, files: TokenizerFiles, *, min_vocab_size: int = 0, cache_bytes: int = CACHE_BYTES) -> None:
         self.files = files
-        self._whole = _build(files)
+        self.whole = _build(files)
+        """The library's own tokenizer; nothing is ever set on it."""
         self.added_tokens: Mapping[int, AddedToken] = {
             token_id: AddedToken(
                 id=token_id,
@@ -53,7 +54,7 @@ class HFTokenizer:
                 single_word=token.single_word,
                 normalized=token.normalized,
             )
-            for token_id, token in sorted(self._whole.get_added_tokens_decoder().items())
+            for token_id, token in sorted(self.whole.get_added_tokens_decoder().items())
         }
         self.special_ids = frozenset(token.id for token in self.added_tokens.values() if token.special)
         self.bos_token = _named_token(files, "bos_token")
@@ -62,26 +63,26 @@ class HFTokenizer:
         self.max_token_id = self._highest_id()
         self.vocab_size = max(self.max_token_id + 1, min_vocab_size)
         self._read_bytes = reader_of(files.head.decoder)
-        self._pieces = PieceEncoder(self._whole, files.head, self.added_tokens.values())
+        self._pieces = PieceEncoder(self.whole, files.head, self.added_tokens.values())
         self._splitter = AddedTokenSplitter(self._pieces.split_at)
         self._cache = SegmentCache(cache_bytes, self.max_token_id + 1)
-        self._wrapping = _wrapping(self._whole)
+        self._wrapping = _wrapping(self.whole)
         self.controls = ControlTokens()
         self._protected_ids: frozenset[int] = frozenset()
         self.protect(())
-        self._in_pieces = True
+        self.in_pieces = True
         if (disagreement := self._disagreement()) is not None:
-            self._in_pieces = False
+            self.in_pieces = False
             _log.warning("%s: encoded whole, as pieces give other ids for %r", files.path, disagreement)
 
     def _highest_id(self) -> int:
         """The largest id that a token has. Building the whole vocabulary for it takes a quarter of loading."""
-        count = self._whole.get_vocab_size(with_added_tokens=True)
+        count = self.whole.get_vocab_size(with_added_tokens=True)
         last = max(count - 1, max(self.added_tokens, default=-1))
         beyond = range(count, count + 256)
         if last == count - 1 and self.id_to_token(last) is not None and not any(map(self.id_to_token, beyond)):
             return last
-        return max(self._whole.get_vocab(with_added_tokens=True).values(), default=-1)
+        return max(self.whole.get_vocab(with_added_tokens=True).values(), default=-1)
 
     # -- control tokens ----------------------------------------------------------------------------------------------
 
@@ -114,7 +115,7 @@ class HFTokenizer:
         if offsets:
             return self._encode_with_offsets(text, add_special_tokens)
         wrapping = self._wrapping if add_special_tokens else ((), ())
-        if wrapping is None or not self._in_pieces:
+        if wrapping is None or not self.in_pieces:
             if not holds_stand_ins(text):
                 return Encoded(self._encode_whole([text], add_special_tokens)[0])
             wrapping = wrapping or ((), ())
@@ -122,7 +123,7 @@ class HFTokenizer:
         return Encoded([*wrapping[0], *ids, *wrapping[1]] if add_special_tokens else ids)
 
     def _encode_whole(self, texts: list[str], add_special_tokens: bool) -> list[list[int]]:
-        encodings = self._whole.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
+        encodings = self.whole.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
         return [encoding.ids for encoding in encodings]
 
     def _encode_pieces(self, text: str) -> list[int]:
@@ -171,7 +172,7 @@ class HFTokenizer:
 
     def _encode_with_offsets(self, text: str, add_special_tokens: bool) -> Encoded:
         if not holds_stand_ins(text):
-            [encoding] = self._whole.encode_batch([text], add_special_tokens=add_special_tokens)
+            [encoding] = self.whole.encode_batch([text], add_special_tokens=add_special_tokens)
             return Encoded(encoding.ids, encoding.offsets)
         ids: list[int] = []
         offsets: list[tuple[int, int]] = []
@@ -206,6 +207,11 @@ class HFTokenizer:
         return None
 
     @property
+    def truncates_or_pads(self) -> bool:
+        """Always False: such state would be shared by all requests."""
+        return self.whole.truncation is not None or self.whole.padding is not None
+
+    @property
     def reads_added_tokens_in_pieces(self) -> bool:
         """Whether plain pieces may still hold added tokens (those that are matched in normalized text)."""
         return len(self._pieces.split_at) != len(self.added_tokens)
@@ -224,7 +230,7 @@ class HFTokenizer:
         """See :meth:`app.tokenizing.tokenizer.Tokenizer.decode`."""
         highest = self.max_token_id
         known = [token_id for token_id in ids if 0 <= token_id <= highest]
-        return self._whole.decode(known, skip_special_tokens=skip_special_tokens)
+        return self.whole.decode(known, skip_special_tokens=skip_special_tokens)
 
     def token_bytes(self, token_id: int) -> bytes:
         """See :meth:`app.tokenizing.tokenizer.Tokenizer.token_bytes`."""
@@ -236,13 +242,13 @@ class HFTokenizer:
     def token_to_id(self, token: str) -> int | None:
         """See :meth:`app.tokenizing.tokenizer.Tokenizer.token_to_id`."""
         try:
-            return self._whole.token_to_id(token)
+            return self.whole.token_to_id(token)
         except UnicodeEncodeError:
             return None
 
     def id_to_token(self, token_id: int) -> str | None:
         """See :meth:`app.tokenizing.tokenizer.Tokenizer.id_to_token`."""
-        return self._whole.id_to_token(token_id) if 0 <= token_id < 2**32 else None
+        return self.whole.id_to_token(token_id) if 0 <= token_id < 2**32 else None
 
 
 def _build(files: TokenizerFiles) -> tokenizers.Tokenizer:
