@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from app.derendering.choice_state import ChoiceState
 from app.derendering.logprobs import LogprobReader, Position
 from app.derendering.options import DerenderOptions
-from app.parsing.deltas import CallArguments, CallStart, Content, Delta, Reasoning
+from app.derendering.well_formed import well_formed
+from app.parsing.deltas import CallArguments, CallEnd, CallStart, Content, Delta, Reasoning
 from app.parsing.parser import Parser, Piece
 from app.protocol.generate import TokenLogprob
 from app.tokenizing.detokenizer import Detokenizer
@@ -180,23 +181,26 @@ class Derenderer:
     def _dress(self, state: ChoiceState, index: int, deltas: list[Delta]) -> list[Delta]:
         """Join neighbours, give every call its id, and leave out reasoning that is not wanted."""
         joined: list[Delta] = []
+        run = _Run()
         for delta in deltas:
-            last = joined[-1] if joined else None
             match delta:
                 case Reasoning() if not self.options.include_reasoning:
                     continue
+                case Content(text):
+                    run.add(joined, (Content,), text)
+                case Reasoning(text):
+                    run.add(joined, (Reasoning,), text)
+                case CallArguments(number, text):
+                    run.add(joined, (CallArguments, number), text)
                 case CallStart():
+                    run.end(joined)
                     state.calls += 1
                     name = self.options.call_ids.of(index, delta.index, delta.name, delta.native_id)
                     joined.append(replace(delta, native_id=name))
-                case Content(text) if isinstance(last, Content):
-                    joined[-1] = Content(last.text + text)
-                case Reasoning(text) if isinstance(last, Reasoning):
-                    joined[-1] = Reasoning(last.text + text)
-                case CallArguments(number, text) if isinstance(last, CallArguments) and last.index == number:
-                    joined[-1] = CallArguments(number, last.text + text)
-                case _:
+                case CallEnd():
+                    run.end(joined)
                     joined.append(delta)
+        run.end(joined)
         return joined
 
     def _positions(
@@ -208,6 +212,28 @@ class Derenderer:
         positions, state.unfinished = self._logprobs.read(entries, state.unfinished)
         state.text_offset = offset + sum(len(position.sampled.token) for position in positions)
         return positions, offset
+
+
+class _Run:
+    """Neighbouring pieces of one text on their way to become one delta."""
+
+    def __init__(self) -> None:
+        self._kind: tuple[Any, ...] | None = None
+        self._texts: list[str] = []
+
+    def add(self, joined: list[Delta], kind: tuple[Any, ...], text: str) -> None:
+        """One more piece; ``kind`` is the delta's class and what stands before its text."""
+        if kind != self._kind:
+            self.end(joined)
+            self._kind = kind
+        self._texts.append(well_formed(text))
+
+    def end(self, joined: list[Delta]) -> None:
+        """What was collected is one delta."""
+        if self._kind is not None:
+            make, *before = self._kind
+            joined.append(make(*before, "".join(self._texts)))
+            self._kind, self._texts = None, []
 
 
 def _aligned(marks: list[bool], held: int, tokens: int, state: ChoiceState, stops: bool) -> list[bool]:

@@ -1,6 +1,7 @@
 """A request, as its dialect reads it, to the derenderer of its outputs."""
 
 from collections.abc import Mapping, Sequence
+from threading import Lock
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -33,6 +34,7 @@ __all__ = (
 )
 
 MAX_PARSERS = 256
+_PARSERS_LOCK = Lock()
 _PARSERS: dict[tuple[object, ...], tuple[object, Parser]] = {}
 """Parsers of the latest requests, oldest first: they hold no stream state, and a stream's chunks all ask for one. Each
 keeps what its key names alive, so that no id in a key is ever another object's."""
@@ -97,7 +99,7 @@ def derenderer_of(
         request_id: what tool-call ids are made from.
         kwargs: the effective template kwargs (:func:`effective_kwargs`).
         history_calls: how many calls the conversation holds.
-        logprobs: which to report.
+        logprobs: which to report; none where reasoning is hidden, which they would tell.
         call_prefix, call_digits: the form of generated call ids.
     """
     tools = request.conversation.tools if request.conversation is not None else None
@@ -112,6 +114,8 @@ def derenderer_of(
         kwargs=kwargs,
         history_calls=history_calls,
     )
+    if not request.include_reasoning and has_formats(model):
+        logprobs = None
     options = _options(request, _ids(model, request_id, history_calls, call_prefix, call_digits), logprobs)
     return Derenderer(model.tokenizer, parser, options, eos_token_ids=model.eos_token_ids)
 
@@ -193,9 +197,11 @@ def _parser(
             template_kwargs=kwargs,
             history_tool_calls=history_calls,
         )
-        bound = _PARSERS[key] = (formats, parser)
-        if len(_PARSERS) > MAX_PARSERS:
-            del _PARSERS[next(iter(_PARSERS))]
+        bound = (formats, parser)
+        with _PARSERS_LOCK:
+            _PARSERS[key] = bound
+            if len(_PARSERS) > MAX_PARSERS:
+                del _PARSERS[next(iter(_PARSERS))]
     return bound[1]
 
 

@@ -195,3 +195,13 @@ def test_the_state_stays_small_with_formats():
         state, body = chat(MODEL, **sent)["stream_state"], {}
         sizes.append(len(state))
     assert max(sizes) < 500
+
+
+@pytest.mark.parametrize(
+    "arguments", [r'{"city": "\ud83d"}', r'"{\"city\": \"\ud83d\ude00 \ud83d\"}"', r'"\ud83d\ude00"', r'"\ud83d x"']
+)
+def test_half_a_surrogate_pair_in_escapes_is_an_answer(arguments):
+    text = f'</think><tool_call>\n{{"name": "weather", "arguments": {arguments}}}\n</tool_call>'
+    whole = whole_of(text)
+    assert whole["calls"][0][1] == "weather"
+    assert cut_of(text, [1] * 90) == whole

@@ -159,7 +159,7 @@ class _Open(Struct):
     reasoning: list[str] = []
     calls: dict[int, ToolCall] = {}
     logprobs: list[ChatLogprob] | None = None
-    token_ids: list[int] | None = None
+    token_ids: list[int] = []
     finish_reason: str | None = None
     stop_reason: int | str | None = None
 
@@ -195,9 +195,10 @@ def _add(choice: _Open, piece: ChatChunkChoice) -> None:
         whole.function.name = call.function.name or whole.function.name
         whole.function.arguments += call.function.arguments or ""
     if piece.logprobs is not None and piece.logprobs.content is not None:
-        choice.logprobs = [*(choice.logprobs or ()), *piece.logprobs.content]
+        choice.logprobs = [] if choice.logprobs is None else choice.logprobs
+        choice.logprobs += piece.logprobs.content
     if piece.token_ids:
-        choice.token_ids = [*(choice.token_ids or ()), *piece.token_ids]
+        choice.token_ids += piece.token_ids
     choice.finish_reason = piece.finish_reason or choice.finish_reason
     if piece.stop_reason is not UNSET and piece.stop_reason is not None:
         choice.stop_reason = piece.stop_reason
@@ -220,5 +221,5 @@ def _close(index: int, choice: _Open, options: ChatOptions) -> ChatChoice:
     if choice.stop_reason is not None:
         reply.stop_reason = choice.stop_reason
     if options.token_ids:
-        reply.token_ids = choice.token_ids or []
+        reply.token_ids = choice.token_ids
     return reply

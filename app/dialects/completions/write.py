@@ -148,7 +148,9 @@ def _add(choice: CompletionChoice, piece: CompletionChunkChoice) -> None:
         whole.tokens += piece.logprobs.tokens
         whole.top_logprobs += piece.logprobs.top_logprobs
     if isinstance(piece.token_ids, list):
-        choice.token_ids = [*(choice.token_ids or ()), *piece.token_ids]
+        if not isinstance(choice.token_ids, list):
+            choice.token_ids = []
+        choice.token_ids += piece.token_ids
     choice.finish_reason = piece.finish_reason or choice.finish_reason
     if piece.stop_reason is not UNSET and piece.stop_reason is not None:
         choice.stop_reason = piece.stop_reason

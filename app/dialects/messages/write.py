@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.derendering.derenderer import Step
+from app.derendering.well_formed import well_formed_value
 from app.dialects.writer import Event, ReplyHead, Usage
 from app.parsing.deltas import CallArguments, CallEnd, CallStart, Content, Reasoning
 from app.protocol.messages_reply import (
@@ -194,7 +195,7 @@ def read_input(text: str) -> Any:
         value = json.loads(text or "{}")
     except ValueError:
         value = _whole_members(text)
-    return value if isinstance(value, dict) else {}
+    return well_formed_value(value) if isinstance(value, dict) else {}
 
 
 def _whole_members(text: str) -> Any:

@@ -11,7 +11,6 @@
 One sequence of numbers over all events, one id per item, items announced once and done in order.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from msgspec.structs import replace
 
 from app.derendering.derenderer import Step
 from app.derendering.logprobs import Position
+from app.dialects.responses.free_form import free_form_input
 from app.dialects.responses.opening import CalledTool
 from app.dialects.writer import Event, Usage
 from app.parsing.deltas import CallArguments, CallEnd, CallStart, Content, Reasoning
@@ -48,7 +48,7 @@ __all__ = ("ResponsesWriter", "WriterState", "fold")
 
 
 class OpenItem(Struct, array_like=True):
-    """The item that is being written; ``text`` is its text, arguments or input so far."""
+    """The item that is being written: its text or arguments so far, ``told`` characters of a free-form input."""
 
     kind: str
     id: str
@@ -56,6 +56,7 @@ class OpenItem(Struct, array_like=True):
     logprobs: list[TextLogprob] = []
     name: str = ""
     call_id: str = ""
+    told: int = 0
 
 
 class WriterState(Struct, array_like=True):
@@ -211,8 +212,14 @@ class ResponsesWriter:
             return []
         item.text.append(text)
         if item.kind == "custom_tool_call":
-            return []  # The input is a JSON string in the arguments; it is told when it is whole.
+            return self._input_delta(item, final=False)
         return [self._event(events.FunctionCallArgumentsDelta, item, delta=text)]
+
+    def _input_delta(self, item: OpenItem, *, final: bool) -> list[Event]:
+        """What has become certain of a free-form input since the last delta."""
+        more = free_form_input("".join(item.text), final=final)[item.told :]
+        item.told += len(more)
+        return [self._event(events.CustomToolCallInputDelta, item, delta=more)] if more else []
 
     def _close(self, found: list[Event], status: str = "completed") -> None:
         item = self._state.open
@@ -228,9 +235,8 @@ class ResponsesWriter:
                 found.append(self._event(events.ReasoningTextDone, item, text=text))
                 found.append(self._event(events.ContentPartDone, item, part=ReasoningText(text=text)))
             case "custom_tool_call":
-                given = custom_input(text)
-                if given:
-                    found.append(self._event(events.CustomToolCallInputDelta, item, delta=given))
+                found += self._input_delta(item, final=True)
+                given = free_form_input(text, final=True)
                 found.append(self._event(events.CustomToolCallInputDone, item, input=given))
             case _:
                 name = self._called(item).name
@@ -260,7 +266,7 @@ class ResponsesWriter:
                 call_id=item.call_id,
                 name=tool.name,
                 namespace=space,
-                input=custom_input(text),
+                input=free_form_input(text, final=True),
                 status=status,
             )
         return FunctionCallItem(
@@ -271,15 +277,6 @@ class ResponsesWriter:
         if not self._logprobs or not step.logprobs:
             return []
         return [_score(p) for p, text in zip(step.logprobs, step.in_content, strict=True) if text]
-
-
-def custom_input(arguments: str) -> str:
-    """A free-form tool's input out of the one-argument call that the model wrote; else what it wrote."""
-    try:
-        given = json.loads(arguments)["input"]
-    except (ValueError, KeyError, TypeError):
-        return arguments
-    return given if isinstance(given, str) else arguments
 
 
 def wire_usage(usage: Usage) -> ResponseUsage:
