@@ -81,7 +81,11 @@ class SamplingRequest(Struct, frozen=True, kw_only=True):
 
 
 class RenderInput(Struct, frozen=True, kw_only=True):
-    """All that rendering needs; exactly one of ``conversation``, ``text`` and ``token_ids`` is given."""
+    """All that rendering needs: one of ``conversation``, ``text`` and ``token_ids``.
+
+    ``token_ids`` beside a conversation are its prompt as another server rendered it: they stand for its rendering, and
+    the conversation tells what derendering must know.
+    """
 
     dialect: Literal["chat", "completions", "responses", "messages"]
     request_id: str

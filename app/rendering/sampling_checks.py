@@ -77,6 +77,9 @@ def _check_lengths(request: SamplingRequest, max_model_len: int, checks: _Checks
 
 def _check_lists(request: SamplingRequest, checks: _Checks) -> None:
     require = checks.require
+    ids = (request.stop_token_ids, request.allowed_token_ids, request.logprob_token_ids)
+    if not any((request.stop, request.bad_words, request.logit_bias, *ids)):
+        return
     require(len(request.stop) <= MAX_STOP_STRINGS, "stop", f"have at most {MAX_STOP_STRINGS} strings")
     require("" not in request.stop, "stop", "not have an empty string")
     require(len(request.bad_words) <= MAX_BAD_WORDS, "bad_words", f"have at most {MAX_BAD_WORDS} words")

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from app.dialects.chat.messages import read_messages, read_tools
 from app.dialects.constraints import read_constraints
 from app.dialects.identity import base_id
@@ -44,14 +46,17 @@ def read(request: ChatRequest, *, model: DialectModel, request_id: str | None = 
             "A named tool is itself a constraint: leave out `structured_outputs`.", param="structured_outputs"
         )
     check_sampling(sampling, model.generation_defaults, model.max_model_len)
+    template = read_template(request)
     prompt_ids = None if request.echo else reused_prompt(through.prompt_token_ids, conversation, model)
+    if prompt_ids is not None:
+        template = replace(template, truncate_prompt_tokens=None)  # they were cut when they were rendered
     return RenderInput(
         dialect="chat",
         request_id=f"chatcmpl-{base_id(request_id, request.request_id)}",
         model=request.model,
         conversation=conversation,
         token_ids=prompt_ids,
-        template=read_template(request),
+        template=template,
         sampling=sampling,
         tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls is not False,

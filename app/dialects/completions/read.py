@@ -6,12 +6,11 @@ from app.dialects.constraints import read_constraints
 from app.dialects.identity import base_id
 from app.dialects.model import DialectModel
 from app.dialects.passthrough import read_fields
-from app.dialects.prompt_ids import check_token_ids, reused_prompt
+from app.dialects.prompt_ids import check_token_ids
 from app.dialects.sampling_fields import read_sampling, read_stream_options
 from app.dialects.template_fields import check_truncation, read_mm_payload, read_side
 from app.errors import InvalidRequest, Unsupported
 from app.protocol.completions import CompletionsRequest
-from app.rendering.conversation import Conversation
 from app.rendering.limits import MAX_PROMPTS
 from app.rendering.request import RenderInput, SamplingRequest, TemplateOptions
 from app.rendering.sampling_checks import check_sampling
@@ -35,15 +34,12 @@ def read(request: CompletionsRequest, *, model: DialectModel, request_id: str | 
     prompts = _read_prompts(request, model)
     stream_options = read_stream_options(request.stream, request.stream_options)
     through = read_fields(request)
+    kv_transfer_params = through.kv_transfer_params
+    if through.prompt_token_ids is not None:
+        # Only a conversation's ids are reused: a completions request has its prompt in its own hands.
+        kv_transfer_params = {**(kv_transfer_params or {}), "prompt_token_ids": through.prompt_token_ids}
     sampling = _read_sampling(request, through.extra_args)
     check_sampling(sampling, model.generation_defaults, model.max_model_len)
-    reused = None if request.echo else reused_prompt(through.prompt_token_ids, Conversation(messages=[]), model)
-    if reused is not None:
-        if len(prompts) > 1:
-            raise InvalidRequest(
-                "One prompt's ids cannot stand for several prompts.", param="kv_transfer_params.prompt_token_ids"
-            )
-        prompts = [reused]
     template = TemplateOptions(
         add_special_tokens=request.add_special_tokens is not False,
         truncate_prompt_tokens=check_truncation(request.truncate_prompt_tokens),
@@ -66,7 +62,7 @@ def read(request: CompletionsRequest, *, model: DialectModel, request_id: str | 
             return_token_ids=request.return_token_ids,
             cache_salt=through.cache_salt,
             priority=through.priority,
-            kv_transfer_params=through.kv_transfer_params,
+            kv_transfer_params=kv_transfer_params,
             ec_transfer_params=through.ec_transfer_params,
         )
         for position, prompt in enumerate(prompts)

@@ -53,9 +53,14 @@ class TestReusedPrompt:
             assert given.conversation is not None
             assert given.kv_transfer_params == {"engine": "e"}
 
-    def test_a_completions_prompt_too(self) -> None:
-        (given,) = completions(prompt="x", kv_transfer_params={"prompt_token_ids": [3, 4]})
-        assert (given.text, given.token_ids, given.kv_transfer_params) == (None, [3, 4], {})
+    def test_a_completions_request_has_its_own(self) -> None:
+        (given,) = completions(prompt="x", kv_transfer_params={"prompt_token_ids": [3], "a": 1})
+        assert (given.text, given.token_ids) == ("x", None)
+        assert given.kv_transfer_params == {"a": 1, "prompt_token_ids": [3]}
+
+    def test_the_ids_are_not_cut(self) -> None:
+        given = chat(truncate_prompt_tokens=1, kv_transfer_params={"prompt_token_ids": [3, 4]})
+        assert given.template.truncate_prompt_tokens is None
 
     def test_not_with_media_or_echo(self) -> None:
         given = chat(messages=IMAGE, kv_transfer_params={"prompt_token_ids": [3]})
