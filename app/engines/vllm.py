@@ -3,27 +3,40 @@
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from app.derendering.logprobs import read_logprobs
 from app.engines.engine import TokenChunk
 from app.engines.worker import WireReply, WorkerFailure, refusal
-from app.protocol.generate import (
-    Features,
-    GenerateChunk,
-    GenerateRequest,
-    GenerateResponse,
-    StructuredOutputs,
-)
+from app.protocol.generate import Features, GenerateLogprobs, GenerateRequest, StructuredOutputs
 from app.protocol.usage import GenerateUsage, StreamOptions
 
 __all__ = ("VllmWire",)
 
 ID_PREFIX = "generate-tokens-"
 encode = msgspec.json.Encoder().encode
-_chunk = msgspec.json.Decoder(GenerateChunk)
-_response = msgspec.json.Decoder(GenerateResponse)
+
+
+class _Choice(Struct):
+    index: int = 0
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    token_ids: list[int] | None = None
+    logprobs: GenerateLogprobs | None = None
+
+
+class _Body(Struct):
+    """What we read of an event, and of a whole reply."""
+
+    choices: list[_Choice]
+    usage: GenerateUsage | None = None
+    prompt_logprobs: list[dict[str, Any] | None] | None = None
+    kv_transfer_params: dict[str, Any] | None = None
+    ec_transfer_params: dict[str, Any] | None = None
+    metrics: dict[str, Any] | None = None
+
+
+_body = msgspec.json.Decoder(_Body)
 
 
 class VllmWire:
@@ -95,41 +108,29 @@ class _Reply:
             return None
         if data.startswith(b'{"error"'):
             _raise(data)
-        event = _chunk.decode(data)
-        cached = _cached(event.usage)
-        return [
-            TokenChunk(
-                index=choice.index,
-                token_ids=choice.token_ids or [],
-                logprobs=read_logprobs(choice.logprobs),
-                finish_reason=choice.finish_reason,
-                stop_reason=choice.stop_reason,
-                cached_tokens=cached,
-                prompt_logprobs=event.prompt_logprobs or None,
-                kv_transfer_params=event.kv_transfer_params or None,
-                ec_transfer_params=event.ec_transfer_params or None,
-                metrics=event.metrics or None,
-            )
-            for choice in event.choices
-        ]
+        return _chunks(_body.decode(data), over=False)
 
     def whole(self, body: bytes) -> list[TokenChunk]:
-        reply = _response.decode(body)
-        return [
-            TokenChunk(
-                index=choice.index,
-                token_ids=choice.token_ids or [],
-                logprobs=read_logprobs(choice.logprobs),
-                finish_reason=choice.finish_reason or "stop",
-                stop_reason=choice.stop_reason,
-                cached_tokens=_cached(reply.usage),
-                prompt_logprobs=reply.prompt_logprobs,
-                kv_transfer_params=reply.kv_transfer_params,
-                ec_transfer_params=reply.ec_transfer_params,
-                metrics=reply.metrics,
-            )
-            for choice in reply.choices
-        ]
+        return _chunks(_body.decode(body), over=True)
+
+
+def _chunks(body: _Body, *, over: bool) -> list[TokenChunk]:
+    cached = _cached(body.usage)
+    return [
+        TokenChunk(
+            index=choice.index,
+            token_ids=choice.token_ids or [],
+            logprobs=None if choice.logprobs is None else choice.logprobs.content,
+            finish_reason=choice.finish_reason or ("stop" if over else None),
+            stop_reason=choice.stop_reason,
+            cached_tokens=cached,
+            prompt_logprobs=body.prompt_logprobs,
+            kv_transfer_params=body.kv_transfer_params,
+            ec_transfer_params=body.ec_transfer_params,
+            metrics=body.metrics,
+        )
+        for choice in body.choices
+    ]
 
 
 def _cached(usage: GenerateUsage | None) -> int | None:

@@ -6,6 +6,7 @@ that closes it.
 """
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -16,6 +17,8 @@ from app.tokenizing.tokenizer import Tokenizer
 
 __all__ = ("Constraint", "Constraints")
 
+_PLACE = re.compile(r"^\[[\d:]+\] \S+: ")
+"""Time and source line with which xgrammar begins its messages."""
 KINDS = ("json", "json_object", "regex", "choice", "grammar", "structural_tag")
 
 
@@ -72,7 +75,8 @@ class Constraints:
         except Unsupported:
             raise
         except Exception as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[-1][:300]
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+            reason = _PLACE.sub("", reason)[:300]
             raise InvalidRequest(
                 f"The {kind} constraint can't be compiled: {reason}", param=f"structured_outputs.{kind}"
             ) from error
