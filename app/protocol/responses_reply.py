@@ -109,10 +109,14 @@ class ResponseError(Struct):
 
 
 class InputTokensDetails(Struct):
-    """Of the prompt's tokens: those that the engine had in its prefix cache, and those it wrote to it."""
+    """Of the prompt's tokens: those that the engine had in its prefix cache, and those it wrote to it.
+
+    ``reused_tokens``, where it is there, are the ids that were taken from the stored turn before as they were.
+    """
 
     cached_tokens: int = 0
     cache_write_tokens: int = 0
+    reused_tokens: int | UnsetType = UNSET
 
 
 class OutputTokensDetails(Struct):

@@ -33,6 +33,8 @@ class Run(Struct, frozen=True, kw_only=True):
     request: GenerateRequest
     derenderer: Derenderer
     kwargs: Mapping[str, Any]
+    sampled: list[int] | None = None
+    """Where the first output's ids are noted as the engine gives them."""
 
 
 class Tally:
@@ -75,6 +77,8 @@ async def events(run: Run, writer: Writer) -> AsyncGenerator[tuple[Event, Usage]
                 tally.cached = max(tally.cached or 0, chunk.cached_tokens)
             if chunk.index not in open_choices:
                 continue
+            if run.sampled is not None and chunk.index == 0:
+                run.sampled.extend(chunk.token_ids)
             step = derenderer.feed(
                 states[chunk.index],
                 chunk.index,
