@@ -9,6 +9,7 @@ from app.derendering.derenderer import Derenderer, Step
 from app.derendering.stream_state import StateSeal, StreamState
 from app.dialects.binding import DerenderModel, has_formats
 from app.dialects.derender_limits import check_length, check_prompt, check_response
+from app.dialects.recent import Recent
 from app.dialects.steps import advance, chunk_usage, first_id, first_state
 from app.dialects.writer import Usage, Writer
 from app.errors import InvalidRequest
@@ -18,6 +19,9 @@ from app.protocol.generate import GenerateChunk, GenerateResponse
 __all__ = ("Bound", "Call", "derender_events", "response_usage", "whole_answer")
 
 Call = ResponsesDerenderRequest | MessagesDerenderRequest
+
+
+RECENT: Recent["Bound"] = Recent()
 
 
 class Bound(Struct, frozen=True):
@@ -95,7 +99,8 @@ def derender_events(
         )
     else:
         state = seal.open(call.stream_state, dialect=dialect, model=model.name, request_id=chunk.request_id)
-        bound = bind(state.request_id, state.history_calls)
+        request_id, calls = state.request_id, state.history_calls
+        bound = RECENT.get(dialect, request_id, model, _asked(call), lambda: bind(request_id, calls))
     check_length(model, call.prompt_token_ids, state, chunk)
     if first or call.prompt_tokens is not None or chunk.usage is not None:
         told = None if chunk.usage is None else chunk.usage.prompt_tokens
@@ -113,6 +118,10 @@ def derender_events(
     # The terminal event has told all; what came before it is needed no more.
     state.writer = None if _over(state) else writer.dump()
     return EventsDerendered([event.data for event in events], seal.seal(state, dialect=dialect, model=model.name))
+
+
+def _asked(call: Call) -> object:
+    return call.responses_request if isinstance(call, ResponsesDerenderRequest) else call.messages_request
 
 
 def _over(state: StreamState) -> bool:

@@ -22,6 +22,7 @@ from app.dialects.chat.read import read
 from app.dialects.chat.write import ChatOptions, chat_delta, chat_logprobs, fold
 from app.dialects.derender_limits import check_length, check_prompt, check_response
 from app.dialects.identity import base_id
+from app.dialects.recent import Recent
 from app.dialects.steps import advance, chunk_usage, first_id, first_state, whole
 from app.dialects.writer import ReplyHead
 from app.errors import InvalidRequest
@@ -36,6 +37,7 @@ __all__ = ("chat_logprob_options", "derender")
 
 DIALECT = "chat"
 NO_MESSAGES = [ChatMessage(role="user", content="")]
+RECENT: Recent[Derenderer] = Recent()
 T = TypeVar("T")
 
 
@@ -110,9 +112,8 @@ def _derender_chunk(request: ChatDerenderRequest, model: DerenderModel, seal: St
         derenderer, state = _first(request, chunk, model, now)
     else:
         state = seal.open(request.stream_state, dialect=DIALECT, model=model.name, request_id=chunk.request_id)
-        # The messages were read with the first chunk; all that later ones need of them is in the state.
-        rest = None if chat is None else _read(replace(chat, messages=[]), model)
-        derenderer, _ = _bind(model, chat, rest, state.request_id, state.history_calls)
+        request_id, calls = state.request_id, state.history_calls
+        derenderer = RECENT.get(DIALECT, request_id, model, chat, lambda: _rebind(model, chat, request_id, calls))
     check_length(model, request.prompt_token_ids, state, chunk)
     steps = advance(derenderer, state, chunk)
     told = state.writer or []
@@ -148,6 +149,12 @@ def _first(
     derenderer, kwargs = _bind(model, chat, read_request, request_id, history)
     state = first_state(derenderer, prompt_ids, kwargs, request_id=request_id, created=now, history_calls=history)
     return derenderer, state
+
+
+def _rebind(model: DerenderModel, chat: ChatRequest | None, request_id: str, history: int) -> Derenderer:
+    """The derenderer of a later chunk: the messages were read with the first, and what they told is in the state."""
+    rest = None if chat is None else _read(replace(chat, messages=[]), model)
+    return _bind(model, chat, rest, request_id, history)[0]
 
 
 def _read(chat: ChatRequest, model: DerenderModel) -> RenderInput:

@@ -12,6 +12,7 @@ from app.dialects.binding import DerenderModel, plain_derenderer
 from app.dialects.completions.write import completion_logprobs, completion_text
 from app.dialects.derender_limits import MAX_CHOICES, check_length, check_prompt, check_response
 from app.dialects.identity import base_id
+from app.dialects.recent import Recent
 from app.dialects.sampling_fields import read_sampling
 from app.dialects.steps import advance, chunk_usage, first_id, first_state, whole
 from app.errors import InvalidRequest
@@ -26,6 +27,7 @@ from app.rendering.sampling_checks import check_sampling
 __all__ = ("completion_logprob_options", "derender")
 
 DIALECT: Final = "completions"
+RECENT: Recent[Derenderer] = Recent()
 T = TypeVar("T")
 
 
@@ -109,7 +111,8 @@ def _derender_chunk(
         state = first_state(derenderer, prompt, {}, request_id=request_id, created=now)
     else:
         state = seal.open(request.stream_state, dialect=DIALECT, model=model.name, request_id=chunk.request_id)
-        derenderer = _bind(model, given, state.request_id)
+        request_id = state.request_id
+        derenderer = RECENT.get(DIALECT, request_id, model, given, lambda: _bind(model, given, request_id))
     check_length(model, prompt, state, chunk)
     steps = advance(derenderer, state, chunk)
     count = request.prompt_tokens
