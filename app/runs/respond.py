@@ -35,9 +35,11 @@ from app.runs.events import Ended, RunEvent, failure
 from app.runs.generate_check import accept
 from app.runs.history import ResolvedInput, as_dicts, conversation_id_of, resolve_input
 from app.runs.run import Run, events
+from app.runs.sealed import Seal
 from app.runs.state import State
 from app.runs.stored import StoredRun, failure_of, stored
 from app.store.exact import ExactIds
+from app.store.items import as_list
 from app.store.turn import NewTurn, Status, StoredResponse
 
 __all__ = ("Prepared", "Rendered", "prepare", "render", "stream")
@@ -78,8 +80,18 @@ async def render(
     tenant: str,
     response_id: str,
     token_exact: bool = True,
+    seal: Seal | None = None,
 ) -> Rendered:
     """Resolve ``previous_response_id``, ``conversation``, references and compactions, and render.
+
+    Args:
+        request: the body; its history is inline in the answer's.
+        model: the served model.
+        state: the store; None: there is none.
+        tenant: whose request it is.
+        response_id: of the response to be.
+        token_exact: whether the ids of the turn before are continued where they can be.
+        seal: opens compactions where there is no store (which has its own).
 
     Raises:
         InvalidRequest: a field is wrong, the previous response is not found, or the prompt does not fit.
@@ -101,6 +113,9 @@ async def render(
         place = "previous_response_id" if request.previous_response_id is not None else "conversation"
         history = as_dicts(opened(resolved.history, tenant=tenant, seal=state.seal, param=place))
         request = replace(request, input=as_dicts(opened(resolved.input, tenant=tenant, seal=state.seal)))
+    elif seal is not None and not isinstance(request.input, str):
+        items = as_list(encode(request.input))
+        request = replace(request, input=as_dicts(opened(items, tenant=tenant, seal=seal)))
     given = read(request, model=model, request_id=response_id, history=history)
     if tenant:
         given = replace(given, cache_salt=_salt(tenant, given.cache_salt))
@@ -130,6 +145,7 @@ async def prepare(
     state: State | None,
     tenant: str,
     token_exact: bool = True,
+    seal: Seal | None = None,
     idempotency_key: str | None = None,
     request_hash: bytes = b"",
 ) -> Prepared | StoredResponse:
@@ -149,7 +165,13 @@ async def prepare(
         raise Unsupported("Running in the background needs a store.", param="background")
     response_id = new_id("resp")
     rendered = await render(
-        request, model=model, state=state, tenant=tenant, response_id=response_id, token_exact=token_exact
+        request,
+        model=model,
+        state=state,
+        tenant=tenant,
+        response_id=response_id,
+        token_exact=token_exact,
+        seal=seal,
     )
     rendered = replace(rendered, prompt=accept(rendered.prompt, model))
     kept = state is not None and request.store is not False

@@ -11,11 +11,12 @@ from app.errors import EngineFailure, InvalidRequest, NotFound, Unsupported
 from app.models import ServedModel
 from app.protocol.responses import ResponsesRequest
 from app.runs.background import replay
-from app.runs.compact import compacted
+from app.runs.compact import PROMPT, compacted
 from app.runs.respond import Prepared, prepare, render, stream
 from app.runs.sealed import Seal
 from app.runs.state import State
 from app.runs.stored import settle
+from app.runs.summarise import compact
 from app.store.database import Database
 from app.store.items import as_list
 from app.store.retention import Retention
@@ -251,3 +252,40 @@ async def test_a_compacted_history_is_opened_for_the_model_alone(server: Server)
     listed = await server.state.responses("a").input_items(reply["id"], order="asc")
     assert [msgspec.json.decode(item)["type"] for item in listed.data] == ["message", "compaction", "message"]
     assert not any(b"Rome" in bytes(item) for item in listed.data)
+
+
+async def test_a_conversation_is_compacted_by_the_model_and_goes_on(server: Server) -> None:
+    assert server.state is not None
+    engine = server.says(f"First.{END}", f"<think>\nso\n</think>\n\nWe spoke of Rome.{END}", f"Fine.{END}")
+    first = await server.answer(input="Tell me of Rome.")
+    request = msgspec.convert(
+        {"model": "qwen3", "input": "And of Carthage.", "previous_response_id": first["id"]}, ResponsesRequest
+    )
+    short = await compact(request, model=server.model, state=server.state, tenant="a", seal=server.state.seal)
+    asked = server.model.tokenizer.decode(engine.requests[-1].token_ids)
+    assert asked.index("First.") < asked.index("Carthage") < asked.index(PROMPT)
+    assert texts(short.output[:-1]) == ["Tell me of Rome.", "And of Carthage."]
+    assert (short.object, short.usage.output_tokens > 0) == ("response.compaction", True)
+    items = [msgspec.json.decode(item) for item in short.output]
+    await server.answer(input=[*items, {"role": "user", "content": "Go on."}])
+    prompt = server.model.tokenizer.decode(engine.requests[-1].token_ids)
+    assert "We spoke of Rome." in prompt
+    assert "First." not in prompt
+    server.says(END)
+    with pytest.raises(EngineFailure):
+        await compact(request, model=server.model, state=server.state, tenant="a", seal=server.state.seal)
+    with pytest.raises(InvalidRequest):
+        await server.answer(input=items, tenant="b")
+
+
+async def test_a_compaction_needs_no_store(server: Server) -> None:
+    seal = Seal(["other"])
+    engine = server.says(f"Short.{END}", f"Fine.{END}")
+    request = msgspec.convert({"model": "qwen3", "input": "long"}, ResponsesRequest)
+    short = await compact(request, model=server.model, state=None, tenant="", seal=seal)
+    items = [msgspec.json.decode(item) for item in short.output]
+    given = msgspec.convert({"model": "qwen3", "input": items}, ResponsesRequest)
+    prepared = await prepare(given, model=server.model, state=None, tenant="", seal=seal)
+    assert isinstance(prepared, Prepared)
+    await collect(stream(prepared))
+    assert "Short." in server.model.tokenizer.decode(engine.requests[-1].token_ids)
