@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from litestar import Request, Router
-from litestar.openapi import OpenAPIConfig
+from litestar.openapi import OpenAPIConfig, ResponseSpec
 from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme, Tag
 from litestar.static_files import create_static_files_router
 
+from app.http.errors import Family, family
 from app.http.shell import OPEN
+from app.protocol.errors import AnthropicError, OpenAIError, VllmError
 
-__all__ = ("ASSETS", "openapi_config")
+__all__ = ("ASSETS", "error_replies", "openapi_config")
 
 FOLDER = Path(__file__).parent / "assets"
 ASSETS = create_static_files_router("/docs/assets", [FOLDER], include_in_schema=False, opt=dict(OPEN), name="assets")
@@ -35,6 +37,22 @@ TAGS = [
     Tag("models", "What is served."),
     Tag("operations", "Health, version, metrics."),
 ]
+
+
+REASONS = {
+    400: "The body is no JSON, or a field is wrong; `param` names it.",
+    401: "The API key is missing or unknown.",
+    404: "There is no such model.",
+    413: "The body is too large.",
+    429: "The server has all the work it can take; `Retry-After` says when to try again.",
+}
+BODIES: dict[Family, Any] = {"vllm": VllmError, "openai": OpenAIError, "anthropic": AnthropicError}
+
+
+def error_replies(path: str) -> dict[int, ResponseSpec]:
+    """The documentation of a POST route's errors, in the shape of its path's API."""
+    body = BODIES[family(path)]
+    return {status: ResponseSpec(body, description=text, generate_examples=False) for status, text in REASONS.items()}
 
 
 class Page(OpenAPIRenderPlugin):
@@ -84,5 +102,5 @@ def openapi_config() -> OpenAPIConfig:
         security=[{"key": []}],
         components=Components(security_schemes={"key": SecurityScheme(type="http", scheme="bearer")}),
         render_plugins=[Page(path="/"), JsonRenderPlugin(path="/openapi.json")],
-        openapi_router=Router("/docs", route_handlers=[], opt=dict(OPEN)),
+        openapi_router=Router("/docs", route_handlers=[], opt=dict(OPEN), include_in_schema=False),
     )

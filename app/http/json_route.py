@@ -14,6 +14,7 @@ from litestar.datastructures import State
 from litestar.di import NamedDependency
 
 from app.http.codec import StructDTO, decode, json_body, read_body
+from app.http.docs import error_replies
 from app.http.errors import send_error
 from app.http.exchange import Exchange, exchange_of
 from app.http.service import Service
@@ -52,7 +53,13 @@ class JsonRoute(msgspec.Struct, frozen=True, kw_only=True):
         handle.__annotations__["data"] = Annotated[self.takes, json_body(self.example)]
         handle.__annotations__["return"] = reply_type[self.gives]
         decorator = post(
-            self.path, status_code=200, dto=StructDTO, return_dto=None, tags=[self.tag], opt=dict(self.opt)
+            self.path,
+            status_code=200,
+            dto=StructDTO,
+            return_dto=None,
+            tags=[self.tag],
+            opt=dict(self.opt),
+            responses=error_replies(self.path),
         )
         return decorator(handle)
 

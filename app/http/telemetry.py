@@ -7,7 +7,7 @@ folder), and whichever answers ``/metrics`` adds them up.
 import os
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from app.http.exchange import Exchange
@@ -22,6 +22,7 @@ class Telemetry:
     """One process's numbers."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = registry = CollectorRegistry()
         self._requests = Counter(
             "isthmus_requests", "Requests answered", ("method", "route", "status", "model"), registry=registry

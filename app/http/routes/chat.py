@@ -15,6 +15,7 @@ from app.dialects.chat.write import ChatOptions, ChatWriter, fold
 from app.dialects.writer import Event, ReplyHead, Usage
 from app.errors import Unsupported
 from app.http.codec import StructDTO, encode, json_body, reply
+from app.http.docs import error_replies
 from app.http.errors import fault_body
 from app.http.exchange import Exchange, exchange_of
 from app.http.service import Service
@@ -32,7 +33,14 @@ DONE = b"data: [DONE]\n\n"
 Events = AsyncGenerator[tuple[Event, Usage], None]
 
 
-@post("/v1/chat/completions", status_code=200, dto=StructDTO, return_dto=None, tags=["chat completions"])
+@post(
+    "/v1/chat/completions",
+    status_code=200,
+    dto=StructDTO,
+    return_dto=None,
+    tags=["chat completions"],
+    responses=error_replies("/v1/chat/completions"),
+)
 async def chat_completions(
     data: Annotated[ChatRequest, json_body(CHAT_EXAMPLE)],
     request: Request[Any, Any, State],

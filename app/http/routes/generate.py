@@ -8,6 +8,7 @@ from litestar.di import NamedDependency
 from msgspec import Meta, Struct
 
 from app.http.codec import StructDTO, encode, json_body, reply
+from app.http.docs import error_replies
 from app.http.errors import fault_body
 from app.http.exchange import exchange_of
 from app.http.service import Service
@@ -32,7 +33,15 @@ class AbortRequest(Struct, frozen=True, kw_only=True):
     request_ids: Annotated[list[str], Meta(description="Unknown ones are ignored.")]
 
 
-@post("/inference/v1/generate", status_code=200, dto=StructDTO, return_dto=None, tags=["generate"], opt=SCALE_OUT)
+@post(
+    "/inference/v1/generate",
+    status_code=200,
+    dto=StructDTO,
+    return_dto=None,
+    tags=["generate"],
+    opt=SCALE_OUT,
+    responses=error_replies("/inference/v1/generate"),
+)
 async def generate(
     data: Annotated[GenerateRequest, json_body(EXAMPLE)],
     request: Request[Any, Any, State],
@@ -54,7 +63,15 @@ async def generate(
     return await event_stream(runs.events(accepted, model, fault_body), _failed)
 
 
-@post("/inference/v1/abort_requests", status_code=200, dto=StructDTO, return_dto=None, tags=["generate"], opt=SCALE_OUT)
+@post(
+    "/inference/v1/abort_requests",
+    status_code=200,
+    dto=StructDTO,
+    return_dto=None,
+    tags=["generate"],
+    opt=SCALE_OUT,
+    responses=error_replies("/inference/v1/abort_requests"),
+)
 async def abort_requests(
     data: Annotated[AbortRequest, json_body({"request_ids": ["generate-tokens-chatcmpl-0123456789abcdef"]})],
     service: NamedDependency[Service],
