@@ -159,7 +159,8 @@ def make_parser(
         history_tool_calls: how many calls the conversation already holds (Kimi counts its ids over them).
     """
     literals = list(tool_literals(tool_format)) if tool_format else []
-    markers = Markers(tokenizer, literals, reasoning_literals(reasoning_format))
+    suffixed = any(format is not None and format.suffixed for format in (tool_format, reasoning_format))
+    markers = Markers(tokenizer, literals, reasoning_literals(reasoning_format), suffixed=suffixed)
     reads_calls = bool(tools) and tool_choice != "none" and tool_format is not None
     schemas = Schemas(tools)
     harmony = _harmony(tool_format, reasoning_format)
@@ -177,7 +178,8 @@ def make_parser(
 
         sections = tool_format.sections if tool_format is not None and reads_calls else ()
         bound = [(section, _bind(section, markers, schemas, native)) for section in sections]
-        scanner = Scanner(bound, reasoning_format, markers.encode)
+        forced = _forced(tool_choice, markers, native) if sections and not _has_tags(tool_format) else []
+        scanner = Scanner([*bound, *forced], reasoning_format, markers.encode, forced=len(forced))
     return FormatParser(
         scanner,
         markers,
@@ -202,6 +204,34 @@ def _bind(section: Section, markers: Markers, schemas: Schemas, native: Any) -> 
     if isinstance(body, PythonCalls):
         return PythonBody(body, close, section.repeat)
     raise TypeError(f"{type(body).__name__} is no body of a section.")
+
+
+def _has_tags(tool: ToolFormat | None) -> bool:
+    """Whether a forced choice is held to the format's own syntax; else an engine writes JSON of no format."""
+    return tool is not None and tool.constraints is not None
+
+
+def _forced(choice: Any, markers: Markers, native: Any) -> list[tuple[Section, BodyMachine]]:
+    """What an engine writes that a JSON schema holds to a forced choice: a list of calls, or one call's arguments."""
+    listed = Section(open="[", bare=True, body=JsonCalls(arguments=("parameters", "arguments")))
+    if choice == "required":
+        return [(listed, JsonBody(JsonCalls(arguments=("parameters", "arguments")), (), True))]
+    name = _named(choice)
+    if not name:
+        return []
+    body = NamedJson(heads=(), certain=False)
+    machine = NamedJsonBody(body, (), False, markers.encode, native, given=name)
+    return [(Section(open="{", bare=True, body=body, repeat=False), machine)]
+
+
+def _named(choice: Any) -> str:
+    """The function that a choice names: in Chat's shape, flat, or as an object with a name."""
+    if isinstance(choice, Mapping):
+        function = choice.get("function")
+        name = function.get("name") if isinstance(function, Mapping) else choice.get("name")
+    else:
+        name = getattr(choice, "name", None)
+    return name if isinstance(name, str) else ""
 
 
 def _harmony(tool: ToolFormat | None, reasoning: ReasoningFormat | None) -> HarmonyMessages | None:

@@ -182,9 +182,9 @@ def lost_words(text: str, message: Message, syntax: frozenset[str]) -> list[str]
     calls = " ".join(f"{name} {arguments} {native or ''}" for name, arguments, native, _ in message.calls)
     found = f"{message.content} {message.reasoning} {calls}"
     longest = sorted(syntax, key=len, reverse=True)
-    if not text.endswith(tuple(longest)):
-        halves = (size for literal in longest for size in range(2, len(literal)) if text.endswith(literal[:size]))
-        text = text[: len(text) - max(halves, default=0)]
+    whole = max((len(literal) for literal in longest if text.endswith(literal)), default=1)
+    halves = (size for literal in longest for size in range(whole + 1, len(literal)) if text.endswith(literal[:size]))
+    text = text[: len(text) - max(halves, default=0)]
     for literal in longest:
         text = text.replace(literal, " ")
     return [word for word in WORD.findall(text) if word not in found]
@@ -196,7 +196,9 @@ def syntax_words(literals: Sequence[str], tool: ToolFormat | None) -> frozenset[
     for section in tool.sections if tool else ():
         for names in (getattr(section.body, field, ()) for field in ("name", "arguments", "ids")):
             keys.update(names if isinstance(names, tuple) else ())
-    keys.update(("assistant", "analysis", "commentary", "final", "functions", "string", "json"))
+    keys.update(
+        ("assistant", "analysis", "commentary", "final", "functions", "string", "number", "json", "tool_call_id")
+    )
     fixed = [
         part for literal in literals for parts in literal.replace("}", "{").split("{")[::2] for part in parts.split()
     ]

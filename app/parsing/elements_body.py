@@ -92,7 +92,7 @@ class ElementsBody:
         state = run.state
         if state.flags & OVER_LIMIT:
             return STRING
-        if self._data.typed_by == "schema":
+        if self._data.typed_by == "schema" or not state.kind:
             return self._schemas.types(state.name, state.key)
         return STRING if state.kind == "string" else ANY
 

@@ -88,9 +88,9 @@ class Elements(Struct, frozen=True, kw_only=True, tag=True):
     """Calls as a head with the name, then one element per argument, whose value is text between head and close.
 
     ``trim``: take off one newline at each end of a value. ``typed_by``: where a value's type comes from; ``"schema"``
-    (the tool's JSON schema), or the word of ``{type}`` in the parameter's head: ``"flag"`` (``true``: a string,
-    ``false``: JSON) or ``"word"`` (``string``, else JSON). ``certain``: a call is a call from its head on; False where
-    the head is but a name, so that an argument or the end must follow.
+    (the tool's JSON schema), or the word of ``{type}`` in the parameter's head where it has one: ``"flag"`` (``true``: a
+    string, ``false``: JSON) or ``"word"`` (``string``, else JSON). ``certain``: a call is a call from its head on; False
+    where the head is but a name, so that an argument or the end must follow.
     """
 
     heads: tuple[str, ...]
@@ -174,6 +174,8 @@ class ToolFormat(Struct, frozen=True, kw_only=True):
 
     name: str
     sections: tuple[Section, ...]
+    suffixed: bool = False
+    """Added tokens that are a literal with ``:word`` before its ``>`` count as the literal (Hunyuan's checkpoints)."""
     special_tokens: SpecialTokens = "skip"
     call_ids: Literal["generated", "counted", "alphanumeric9"] = "generated"
     constraints: Constraints | None = None
@@ -203,6 +205,8 @@ class ReasoningFormat(Struct, frozen=True, kw_only=True):
     dropped: tuple[str, ...] = ()
     as_content: str = ""
     harmony: HarmonyMessages | None = None
+    suffixed: bool = False
+    """As in :class:`ToolFormat`."""
     special_tokens: SpecialTokens = "skip"
     signature: tuple[str, ...] = ()
     samples: tuple[Sample, ...] = ()

@@ -12,7 +12,7 @@ FIELDS = {
     "key": "[^<>\"'\\n\ud800-\udfff]{1,256}",
     "index": r"\d{1,9}",
     "id": NAME,
-    "type": r"[A-Za-z]{1,32}",
+    "type": "[^<>\"'\\s\ud800-\udfff]{1,32}",
 }
 SPACE = r"\s{0,64}"
 PARTS = re.compile(r"\{(name|key|index|id|type)\}|(\s+)|([^\s{]+|\{)")

@@ -16,7 +16,7 @@ BETWEEN, KEY, COLON, VALUE, ARGUMENTS, ESCAPED, ATOM, ARGUMENTS_ATOM, SKIP, AFTE
 NAME_LIMIT = 256
 ATOM_LIMIT = 4096
 ATOM_TEXT = re.compile("[^\\s,}\\]\ud800-\udbff]*")
-HARMLESS = frozenset({"id", "type", "index"})
+HARMLESS = frozenset({"id", "type", "index", "call_id", "tool_call_id"})
 OTHER_KEYS, SEPARATED, HAS_ARGUMENTS, BROKEN_ARGUMENTS = 1, 2, 4, 8
 """Flags of ``state.flags``; the list's bracket itself stands in ``state.stack``."""
 

@@ -13,6 +13,7 @@ from app.tokenizing.tokenizer import Tokenizer
 __all__ = ("ANY_MARKER", "CALL_MARKER", "Markers")
 
 ANY_MARKER = re.compile("[\ud800-\udfff]")
+SUFFIX = re.compile(r":[^\s<>:]+>$")
 CALL_MARKER = re.compile("[\ud800-\udbff]")
 
 
@@ -23,9 +24,12 @@ class Markers:
         tokenizer: whose added tokens are looked for in the literals.
         calls: every literal of the tool format, heads included.
         reasoning: every literal of the reasoning format.
+        suffixed: an added token counts without ``:word`` before its ``>``.
     """
 
-    def __init__(self, tokenizer: Tokenizer, calls: Iterable[str], reasoning: Iterable[str]) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, calls: Iterable[str], reasoning: Iterable[str], *, suffixed: bool = False
+    ) -> None:
         self.by_id: dict[int, str] = {}
         """Token id to its surrogate."""
         self.text: dict[int, str] = {}
@@ -34,7 +38,7 @@ class Markers:
         calls, reasoning = tuple(calls), tuple(reasoning)
         found: list[tuple[str, str]] = []
         for token_id, token in tokenizer.added_tokens.items():
-            content = token.content
+            content = SUFFIX.sub(">", token.content) if suffixed else token.content
             if not content.strip():
                 continue
             if any(content in literal for literal in calls):
@@ -44,8 +48,8 @@ class Markers:
             else:
                 continue
             mark = chr(base + len(self.by_id))
-            self.by_id[token_id], self.text[token_id] = mark, content
-            self._put_back[mark] = content
+            self.by_id[token_id], self.text[token_id] = mark, token.content
+            self._put_back[mark] = token.content
             found.append((content, mark))
         self._found = sorted(found, key=lambda pair: -len(pair[0]))
 

@@ -20,6 +20,9 @@ class NamedJsonBody:
 
     The value's balance ends the call; its closer, if the format has one, is then read past. A value that is no object
     is given out as written up to the closer.
+
+    Args:
+        given: the name, where the output is but the arguments of one call (a named choice held by a JSON schema).
     """
 
     def __init__(
@@ -29,10 +32,12 @@ class NamedJsonBody:
         repeat: bool,
         encode: Callable[[str], str],
         native: Callable[[str, int], str],
+        given: str = "",
     ) -> None:
         self.settled = AFTER
         self._repeat = repeat
         self._certain = data.certain
+        self._given = given
         self._native = native
         self._heads = Heads(data.heads, encode)
         self._section_close = Literals(close)
@@ -47,6 +52,9 @@ class NamedJsonBody:
             if state.phase == VALUE:
                 if not self._value(run):
                     return MORE
+            elif state.phase == BETWEEN and self._given and not state.done:
+                state.name = self._given
+                state.phase = START
             elif state.phase == BETWEEN:
                 found = between_calls(run, self._heads, self._section_close, self._repeat)
                 if isinstance(found, int):

@@ -65,6 +65,7 @@ class Scanner:
         *,
         forced: int = 0,
     ) -> None:
+        self._forced = len(sections) - forced
         self.sections = [section for section, _ in sections]
         self.bodies = [body for _, body in sections]
         self.opens = [encode(section.open) for section in self.sections]
@@ -76,7 +77,7 @@ class Scanner:
             literal, bare = self.opens[index], section.bare
             if (literal, bare) not in taken:
                 taken.add((literal, bare))
-                content.append(_Opening(literal, "section", index, bare, index >= len(self.sections) - forced))
+                content.append(_Opening(literal, "section", index, bare, index >= self._forced))
                 if not bare:
                     thought.append(_Opening(literal, "section", index))
         strays = {close for closes in self.closes for close in closes if len(close) == 1 and close >= "\ud800"}
@@ -208,7 +209,10 @@ class Scanner:
             self._leave(state, 0)
             return
         literal, bare = self.opens[state.section], self.sections[state.section].bare
+        begun = state.written[CONTENT] or state.calls > 0
         for index in range(state.section + 1, len(self.sections)):
+            if begun and index >= self._forced:
+                break
             if self.opens[index] == literal and self.sections[index].bare == bare:
                 self._enter(state, index)
                 return

@@ -1,5 +1,7 @@
 """All that the machine remembers between two tokens, as one Struct of a few dozen bytes."""
 
+import re
+
 import msgspec
 from msgspec import Struct, field
 
@@ -58,6 +60,8 @@ class State(Struct, array_like=True):
     flags: int = 0
 
 
+UNSAFE = re.compile("[\ud800-\udfff\U0010f000-\U0010ffff]")
+ESCAPED = re.compile("\U0010fffd([\\s\\S])|[\U0010f000-\U0010ffff]")
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(State)
 
@@ -83,19 +87,10 @@ def load(data: bytes) -> State:
 
 def _escape(text: str) -> str:
     """Surrogates as U+10F000 + offset; that block's own characters (private use) after U+10FFFD."""
-    return "".join(
-        chr(0x10F000 + ord(c) - 0xD800) if "\ud800" <= c <= "\udfff" else "\U0010fffd" + c if c >= "\U0010f000" else c
-        for c in text
+    return UNSAFE.sub(
+        lambda found: chr(0x10F000 + ord(found[0]) - 0xD800) if found[0] <= "\udfff" else "\U0010fffd" + found[0], text
     )
 
 
 def _unescape(text: str) -> str:
-    out, chars = [], iter(text)
-    for c in chars:
-        if c == "\U0010fffd":
-            out.append(next(chars, ""))
-        elif c >= "\U0010f000":
-            out.append(chr(0xD800 + ord(c) - 0x10F000))
-        else:
-            out.append(c)
-    return "".join(out)
+    return ESCAPED.sub(lambda found: found[1] or chr(0xD800 + ord(found[0]) - 0x10F000), text)

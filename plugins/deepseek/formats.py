@@ -1,8 +1,21 @@
-"""DeepSeek V3, V3.1 and R1: sections of full-width-bar tokens, and thinking that the prompt opens."""
+"""DeepSeek: sections of full-width-bar tokens (V3, V3.1), DSML elements (V3.2 on), thinking that the prompt opens."""
 
-from app.parsing.format import NamedJson, ReasoningFormat, Sample, Section, ToolFormat
+import msgspec
 
-__all__ = ("DEEPSEEK_R1", "DEEPSEEK_V3", "DEEPSEEK_V3_REASONING", "DEEPSEEK_V31")
+from app.parsing.format import Elements, NamedJson, ReasoningFormat, Sample, Section, ToolFormat
+
+__all__ = (
+    "DEEPSEEK_R1",
+    "DEEPSEEK_V3",
+    "DEEPSEEK_V3_REASONING",
+    "DEEPSEEK_V4",
+    "DEEPSEEK_V4_REASONING",
+    "DEEPSEEK_V31",
+    "DEEPSEEK_V32",
+    "DEEPSEEK_V41",
+    "DEEPSEEK_V41_REASONING",
+    "HOLO2",
+)
 
 
 def _section(heads: tuple[str, ...], close: tuple[str, ...]) -> tuple[Section, ...]:
@@ -71,4 +84,51 @@ DEEPSEEK_V3_REASONING = ReasoningFormat(
         Sample(text="Paris.", content="Paris."),
         Sample(text="Hm.</think>Paris.", reasoning="Hm.", content="Paris.", template_kwargs={"thinking": True}),
     ),
+)
+
+
+def _dsml(name: str, open: str, close: str) -> ToolFormat:
+    body = Elements(
+        heads=('<｜DSML｜ invoke name="{name}">',),
+        parameters=('<｜DSML｜ parameter name="{key}" string="{type}">', '<｜DSML｜ parameter name="{key}">'),
+        parameter_close=("</｜DSML｜parameter>", "</｜DSML｜ parameter>"),
+        close=("</｜DSML｜invoke>", "</｜DSML｜ invoke>"),
+        typed_by="flag",
+    )
+    invoke = '<｜DSML｜invoke name="{}">\n{}</｜DSML｜invoke>\n'
+    text = '<｜DSML｜parameter name="x" string="true">1 < 2</｜DSML｜parameter>\n'
+    number = '<｜DSML｜parameter name="n" string="false">[1, 2]</｜DSML｜parameter>\n'
+    return ToolFormat(
+        name=name,
+        sections=(
+            Section(open=open, close=(close,), body=body),
+            Section(open="<｜DSML｜invoke", lead=True, close=(close,), body=body),
+        ),
+        signature=("｜DSML｜", open.removeprefix("<｜DSML｜").strip(" >")),
+        samples=(
+            Sample(
+                text=f"ok\n\n{open}\n{invoke.format('f', text + number)}{invoke.format('g', '')}{close}",
+                content="ok",
+                calls=(("f", '{"x": "1 < 2", "n": [1, 2]}'), ("g", "{}")),
+            ),
+        ),
+    )
+
+
+DEEPSEEK_V32 = _dsml("deepseek_v32", "<｜DSML｜function_calls>", "</｜DSML｜function_calls>")
+DEEPSEEK_V4 = _dsml("deepseek_v4", "<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>")
+DEEPSEEK_V41 = _dsml("deepseek_v41", "<｜DSML｜ calls>", "</｜DSML｜ calls>")
+
+
+def _thinking(name: str) -> ReasoningFormat:
+    return msgspec.structs.replace(DEEPSEEK_V3_REASONING, name=name)
+
+
+DEEPSEEK_V4_REASONING = _thinking("deepseek_v4")
+DEEPSEEK_V41_REASONING = _thinking("deepseek_v41")
+HOLO2 = msgspec.structs.replace(
+    DEEPSEEK_R1,
+    name="holo2",
+    signature=(),
+    samples=(*DEEPSEEK_R1.samples, Sample(text="Hi.", content="Hi.", template_kwargs={"thinking": False})),
 )

@@ -2,7 +2,7 @@
 
 from app.parsing.format import JsonCalls, ReasoningFormat, Sample, Section, ToolFormat
 
-__all__ = ("GRANITE", "GRANITE_20B_FC", "GRANITE_REASONING")
+__all__ = ("GRANITE", "GRANITE_20B_FC", "GRANITE_REASONING", "GRANITE_THINKING")
 
 GRANITE = ToolFormat(
     name="granite",
@@ -41,4 +41,12 @@ GRANITE_REASONING = ReasoningFormat(
         Sample(text="Here is my thought process: Hm. Here is my response: Hi.", reasoning="Hm.", content="Hi."),
         Sample(text="Hi.", content="Hi."),
     ),
+)
+
+GRANITE_THINKING = ReasoningFormat(
+    name="granite_thinking_parser",
+    open=("<think>",),
+    close=("</think>",),
+    dropped=("<response>", "</response>"),
+    samples=(Sample(text="<think>Hm.</think><response>Hi.</response>", reasoning="Hm.", content="Hi."),),
 )

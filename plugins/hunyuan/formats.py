@@ -1,8 +1,15 @@
-"""Hunyuan A13B: a JSON list in plural tags, thoughts and answers in blocks of their own."""
+"""Hunyuan: a JSON list in plural tags with thoughts and answers in blocks (A13B); keys and values in turn (v3, v4)."""
 
-from app.parsing.format import JsonCalls, ReasoningFormat, Sample, Section, ToolFormat
+from app.parsing.format import Elements, JsonCalls, ReasoningFormat, Sample, Section, ToolFormat
 
-__all__ = ("HUNYUAN_A13B", "HUNYUAN_A13B_REASONING")
+__all__ = (
+    "HUNYUAN_A13B",
+    "HUNYUAN_A13B_REASONING",
+    "HY_V3",
+    "HY_V3_REASONING",
+    "HY_V4",
+    "HY_V4_REASONING",
+)
 
 HUNYUAN_A13B = ToolFormat(
     name="hunyuan_a13b",
@@ -28,3 +35,52 @@ HUNYUAN_A13B_REASONING = ReasoningFormat(
         Sample(text="<answer>\nHi.\n</answer>", content="Hi."),
     ),
 )
+
+
+def _hy(name: str, separator: str) -> ToolFormat:
+    return ToolFormat(
+        name=name,
+        sections=(
+            Section(
+                open="<tool_calls>",
+                close=("</tool_calls>",),
+                body=Elements(
+                    heads=(f"<tool_call> {{name}}{separator}",),
+                    parameters=("<arg_key>{key}</arg_key> <arg_value>",),
+                    parameter_close=("</arg_value>",),
+                    close=("</tool_call>",),
+                    certain=bool(separator),
+                ),
+            ),
+        ),
+        suffixed=True,
+        samples=(
+            Sample(
+                text=f"ok<tool_calls><tool_call>f{separator}\n<arg_key>x</arg_key>\n<arg_value>a b</arg_value>\n"
+                f"</tool_call><tool_call>g{separator}</tool_call></tool_calls>\nDone.",
+                content="ok\nDone.",
+                calls=(("f", '{"x": "a b"}'), ("g", "{}")),
+            ),
+        ),
+    )
+
+
+HY_V3 = _hy("hy_v3", "<tool_sep>")
+HY_V4 = _hy("hy_v4", "")
+
+
+def _hy_thinking(name: str) -> ReasoningFormat:
+    return ReasoningFormat(
+        name=name,
+        open=("<think>",),
+        close=("</think>",),
+        suffixed=True,
+        samples=(
+            Sample(text="<think>Hm.</think>Hi.", reasoning="Hm.", content="Hi."),
+            Sample(text="Hi.", content="Hi."),
+        ),
+    )
+
+
+HY_V3_REASONING = _hy_thinking("hy_v3")
+HY_V4_REASONING = _hy_thinking("hy_v4")

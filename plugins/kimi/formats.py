@@ -1,8 +1,8 @@
-"""Kimi K2: a section of special tokens around calls whose id carries the name."""
+"""Kimi: a section of special tokens around calls whose id carries the name (K2), or elements of open and close (K3)."""
 
-from app.parsing.format import NamedJson, ReasoningFormat, Sample, Section, ToolFormat
+from app.parsing.format import Elements, NamedJson, ReasoningFormat, Sample, Section, ToolFormat
 
-__all__ = ("KIMI_K2", "KIMI_K2_REASONING")
+__all__ = ("KIMI_K2", "KIMI_K2_REASONING", "KIMI_K3", "KIMI_K3_REASONING")
 
 _CALLS = NamedJson(
     heads=(
@@ -45,5 +45,52 @@ KIMI_K2_REASONING = ReasoningFormat(
     samples=(
         Sample(text="<think>Hm.</think>Hi.", reasoning="Hm.", content="Hi."),
         Sample(text="Hi.", content="Hi.", template_kwargs={"thinking": False}),
+    ),
+)
+
+_K3_CALL = '<|open|>call tool="{name}" index="{index}"<|sep|>'
+
+KIMI_K3 = ToolFormat(
+    name="kimi_k3",
+    sections=(
+        Section(
+            open="<|open|>tools<|sep|>",
+            close=("<|close|>tools<|sep|>",),
+            body=Elements(
+                heads=(_K3_CALL, '<|open|>call tool="{name}"<|sep|>'),
+                parameters=('<|open|>argument key="{key}" type="{type}"<|sep|>', '<|open|>argument key="{key}"<|sep|>'),
+                parameter_close=("<|close|>argument<|sep|>",),
+                close=("<|close|>call<|sep|>",),
+                typed_by="word",
+            ),
+        ),
+    ),
+    special_tokens="keep",
+    signature=("<|open|>", "<|close|>", "<|sep|>"),
+    samples=(
+        Sample(
+            text=f'ok<|open|>tools<|sep|>{_K3_CALL.format(name="f", index=0)}<|open|>argument key="x" '
+            'type="string"<|sep|>7<|close|>argument<|sep|><|open|>argument key="n" '
+            'type="number"<|sep|>2<|close|>argument<|sep|>'
+            f"<|close|>call<|sep|>{_K3_CALL.format(name='g', index=1)}<|close|>call<|sep|><|close|>tools<|sep|>",
+            content="ok",
+            calls=(("f", '{"x": "7", "n": 2}'), ("g", "{}")),
+        ),
+    ),
+)
+
+KIMI_K3_REASONING = ReasoningFormat(
+    name="kimi_k3",
+    open=("<|open|>think<|sep|>",),
+    close=("<|close|>think<|sep|>",),
+    dropped=("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
+    special_tokens="keep",
+    signature=("<|open|>", "<|close|>", "<|sep|>"),
+    samples=(
+        Sample(
+            text="<|open|>think<|sep|>Hm.<|close|>think<|sep|><|open|>response<|sep|>Hi.<|close|>response<|sep|>",
+            reasoning="Hm.",
+            content="Hi.",
+        ),
     ),
 )

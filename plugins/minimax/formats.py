@@ -1,8 +1,14 @@
-"""MiniMax M2: invoke and parameter elements in a namespaced tag."""
+"""MiniMax: invoke and parameter elements in a namespaced tag (M2), or every tag behind a marker (M3)."""
 
 from app.parsing.format import Elements, ReasoningFormat, Sample, Section, ToolFormat
 
-__all__ = ("MINIMAX_M2", "MINIMAX_M2_APPEND_THINK", "MINIMAX_M2_REASONING")
+__all__ = (
+    "MINIMAX_M2",
+    "MINIMAX_M2_APPEND_THINK",
+    "MINIMAX_M2_REASONING",
+    "MINIMAX_M3",
+    "MINIMAX_M3_REASONING",
+)
 
 MINIMAX_M2 = ToolFormat(
     name="minimax_m2",
@@ -49,4 +55,41 @@ MINIMAX_M2_APPEND_THINK = ReasoningFormat(
     as_content="<think>",
     special_tokens="keep",
     samples=(Sample(text="Hm.\n</think>\n\nHi.", content="<think>Hm.\n</think>\n\nHi."),),
+)
+
+_NS = "]<]minimax[>["
+
+MINIMAX_M3 = ToolFormat(
+    name="minimax_m3",
+    sections=(
+        Section(
+            open=f"{_NS}<tool_call>",
+            close=(f"{_NS}</tool_call>",),
+            body=Elements(
+                heads=(f'{_NS}<invoke name="{{name}}">', f"{_NS}<invoke name='{{name}}'>"),
+                parameters=(f'{_NS}<parameter name="{{key}}">', f"{_NS}<parameter name='{{key}}'>"),
+                parameter_close=(f"{_NS}</parameter>",),
+                close=(f"{_NS}</invoke>",),
+            ),
+        ),
+    ),
+    special_tokens="keep",
+    signature=(_NS, "<tool_call>"),
+    samples=(
+        Sample(
+            text=f'ok{_NS}<tool_call>\n{_NS}<invoke name="f">\n{_NS}<parameter name="x"><b>a</b>{_NS}</parameter>\n'
+            f'{_NS}</invoke>\n{_NS}<invoke name="g">\n{_NS}</invoke>\n{_NS}</tool_call>\nDone.',
+            content="ok\nDone.",
+            calls=(("f", '{"x": "<b>a</b>"}'), ("g", "{}")),
+        ),
+    ),
+)
+
+MINIMAX_M3_REASONING = ReasoningFormat(
+    name="minimax_m3",
+    open=("<mm:think>",),
+    close=("</mm:think>",),
+    special_tokens="keep",
+    signature=("<mm:think>",),
+    samples=(Sample(text="<mm:think>Hm.</mm:think>Hi.", reasoning="Hm.", content="Hi."),),
 )

@@ -1,0 +1,10 @@
+"""Ling 3: GLM 4.7's calls and thinking."""
+
+import msgspec
+
+from plugins.glm.formats import GLM47, GLM47_REASONING
+
+__all__ = ("LING3", "LING3_REASONING")
+
+LING3 = msgspec.structs.replace(GLM47, name="ling3", signature=())
+LING3_REASONING = msgspec.structs.replace(GLM47_REASONING, name="ling3", signature=())

@@ -1,0 +1,18 @@
+"""LongCat: Hermes-style calls in a tag of its own."""
+
+from app.parsing.format import JsonCalls, Sample, Section, ToolFormat
+
+__all__ = ("LONGCAT",)
+
+LONGCAT = ToolFormat(
+    name="longcat",
+    sections=(Section(open="<longcat_tool_call>", close=("</longcat_tool_call>",), body=JsonCalls()),),
+    signature=("<longcat_tool_call>",),
+    samples=(
+        Sample(
+            text='ok<longcat_tool_call>{"name": "f", "arguments": {"x": 1}}</longcat_tool_call>Done.',
+            content="okDone.",
+            calls=(("f", '{"x": 1}'),),
+        ),
+    ),
+)

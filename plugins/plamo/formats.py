@@ -1,0 +1,46 @@
+"""PLaMo 3: requests of a name and JSON arguments, every part between tokens of its own."""
+
+from app.parsing.format import NamedJson, ReasoningFormat, Sample, Section, ToolFormat
+
+__all__ = ("PLAMO3", "PLAMO3_REASONING")
+
+
+def _begin(part: str) -> str:
+    return f"<|plamo:begin_{part}:plamo|>"
+
+
+def _end(part: str) -> str:
+    return f"<|plamo:end_{part}:plamo|>"
+
+
+_HEAD = f"{_begin('tool_request')} {_begin('tool_name')} {{name}} {_end('tool_name')} {_begin('tool_arguments')}"
+_JSON = "<|plamo:constrain|>json<|plamo:msg|>"
+_CLOSE = _end("tool_arguments") + _end("tool_request")
+
+PLAMO3 = ToolFormat(
+    name="plamo3",
+    sections=(
+        Section(
+            open=_begin("tool_requests"),
+            close=(_end("tool_requests"),),
+            body=NamedJson(heads=(f"{_HEAD} {_JSON}", _HEAD), close=(_CLOSE, _end("tool_arguments"))),
+        ),
+    ),
+    signature=(_begin("tool_requests"), _begin("tool_name")),
+    samples=(
+        Sample(
+            text=f"ok{_begin('tool_requests')}{_HEAD.replace(' ', '').format(name='f')}{_JSON}"
+            f'{{"x": 1}}{_CLOSE}{_HEAD.replace(" ", "").format(name="g")}{_JSON}{{}}{_CLOSE}{_end("tool_requests")}',
+            content="ok",
+            calls=(("f", '{"x": 1}'), ("g", "{}")),
+        ),
+    ),
+)
+
+PLAMO3_REASONING = ReasoningFormat(
+    name="plamo3",
+    open=(_begin("think"),),
+    close=(_end("think"),),
+    signature=(_begin("think"),),
+    samples=(Sample(text=f"{_begin('think')}Hm.{_end('think')}Hi.", reasoning="Hm.", content="Hi."),),
+)
