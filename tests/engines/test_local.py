@@ -250,6 +250,22 @@ async def test_a_constraint_waits_for_the_end_of_reasoning() -> None:
     assert closed.token_ids == [*b"red", 256]
 
 
+async def test_a_thinking_budget_closes_the_reasoning() -> None:
+    sampling = GREEDY | {"thinking_token_budget": 3, "logit_bias": {"258": -50}}
+    async with tiny_engine() as engine:
+        bounded = (await collect(engine, request(sampling=sampling, reasoning_ended=False)))[0].token_ids
+        free = (await collect(engine, request(sampling=sampling)))[0].token_ids
+    assert bounded.index(258) == 3 and bounded.count(258) == 1 and 258 not in free
+
+
+async def test_one_id_twice_at_once() -> None:
+    async with tiny_engine() as engine:
+        runs = [asyncio.create_task(collect(engine, request(sampling=GREEDY | {"max_tokens": 300}))) for _ in range(2)]
+        await asyncio.sleep(0.02)
+        await engine.abort(["r"])
+        assert [(await run)[0].finish_reason for run in runs] == ["abort", "abort"]
+
+
 @pytest.mark.parametrize(
     ("sampling", "fields", "param"),
     [

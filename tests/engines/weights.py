@@ -39,7 +39,12 @@ def demo_directory(directory: Path) -> Path:
         if path.suffix != ".gguf" and path.name != "config.json":
             shutil.copy(path, directory / path.name)
     folder, gguf = weights_path("demo")
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, gguf_file=gguf, dtype=torch.float32)
+    read = transformers.AutoModelForCausalLM.from_pretrained(folder, gguf_file=gguf, dtype=torch.float32)
+    if hasattr(read.config, "quantization_config"):
+        del read.config.quantization_config
+    # A model read from GGUF refuses to be saved, whatever its weights are now.
+    model = transformers.AutoModelForCausalLM.from_config(read.config, dtype=torch.float32)
+    model.load_state_dict(read.state_dict())
     model.generation_config.eos_token_id = 2
     model.save_pretrained(directory)
     return directory

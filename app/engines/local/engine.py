@@ -12,7 +12,7 @@ Options of an ``[[engines]]`` table of kind ``local``, all optional::
     kv_cache_bytes = 0        # keys and values, running and kept; 0: 2 GiB on a CPU, a third of a GPU's free memory
     prefix_cache = true       # keep finished sequences' keys and values for prompts that begin alike
     max_logprobs = 20         # -1: the whole vocabulary
-    reasoning_end = "</think>"  # the token after which a structured output begins
+    reasoning_end = "</think>"  # the token that closes reasoning: structured output begins after it, budgets force it
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class LocalEngine:
         self._runner: Any = None
         self._constraints: Constraints | None = None
         self._queues: dict[Any, asyncio.Queue[TokenChunk | EngineFailure]] = {}
-        self._jobs: dict[str, list[Any]] = {}
+        self._jobs: dict[str, list[list[Any]]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting = 0
         self._vocab_size = config.vocab_size
@@ -128,7 +128,13 @@ class LocalEngine:
                 f"Token id {largest} is outside the vocabulary of {self._vocab_size}.", param="token_ids"
             )
         room = self._max_model_len - len(request.token_ids)
-        return make_plan(request, vocab_size=self._vocab_size, room=room, tokenizer=self._config.tokenizer)
+        return make_plan(
+            request,
+            vocab_size=self._vocab_size,
+            room=room,
+            tokenizer=self._config.tokenizer,
+            reasoning_end=self._options.reasoning_end,
+        )
 
     async def _constraint(self, request: GenerateRequest, plan: Plan) -> Any:
         if plan.structured_outputs is None or self._constraints is None:
@@ -147,8 +153,6 @@ class LocalEngine:
         waiting = len(self._queues) - self._options.max_num_seqs
         if waiting >= self._options.max_waiting:
             raise Overloaded(f"{waiting} outputs wait for the engine already.")
-        if request.request_id in self._jobs:
-            raise InvalidRequest(f"A request with the id {request.request_id} is running.", param="request_id")
         queue: asyncio.Queue[TokenChunk | EngineFailure] = asyncio.Queue()
         outputs = []
         for index in range(plan.n):
@@ -167,7 +171,8 @@ class LocalEngine:
             outputs.append(Output(request, plan, index, eos=self._eos, stops=stops, constraint=constraint))
         for output in outputs:
             self._queues[output] = queue
-        self._jobs[request.request_id] = outputs
+        # A client that tries again may use one id twice; an abort then ends both.
+        self._jobs.setdefault(request.request_id, []).append(outputs)
         runner.submit(outputs)
         open_outputs = len(outputs)
         try:
@@ -179,7 +184,10 @@ class LocalEngine:
                     open_outputs -= 1
                 yield item
         finally:
-            del self._jobs[request.request_id]
+            jobs = self._jobs[request.request_id]
+            jobs.remove(outputs)
+            if not jobs:
+                del self._jobs[request.request_id]
             for output in outputs:
                 self._queues.pop(output, None)
             if open_outputs:
@@ -188,8 +196,9 @@ class LocalEngine:
     async def abort(self, request_ids: Sequence[str]) -> None:
         """End these requests; their iterators yield the abort."""
         for request_id in request_ids:
-            if request_id in self._jobs and self._runner is not None:
-                self._runner.cancel(self._jobs[request_id])
+            for outputs in self._jobs.get(request_id, ()):
+                if self._runner is not None:
+                    self._runner.cancel(outputs)
 
     async def health(self) -> EngineHealth:
         """Whether the model thread runs."""

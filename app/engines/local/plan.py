@@ -38,6 +38,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     structured_outputs: StructuredOutputs | None = None
     repetition_detection: RepetitionDetection | None = None
     thinking_token_budget: int | None = None
+    thinking_end: int | None = None
+    """The token that closes reasoning, where the prompt leaves it open and a budget is given."""
     stream_interval: int = 1
     skip_special_tokens: bool = True
     read_prefix_cache: bool = True
@@ -61,7 +63,9 @@ class Plan(Struct, frozen=True, kw_only=True):
         )
 
 
-def make_plan(request: GenerateRequest, *, vocab_size: int, room: int, tokenizer: Any = None) -> Plan:
+def make_plan(
+    request: GenerateRequest, *, vocab_size: int, room: int, tokenizer: Any = None, reasoning_end: str = ""
+) -> Plan:
     """The plan of ``request``.
 
     Args:
@@ -69,6 +73,7 @@ def make_plan(request: GenerateRequest, *, vocab_size: int, room: int, tokenizer
         vocab_size: ids must lie below it.
         room: tokens left between the prompt and the model's length.
         tokenizer: :class:`app.tokenizing.tokenizer.Tokenizer`, or None where the engine has none.
+        reasoning_end: the token that closes reasoning.
 
     Raises:
         Unsupported: naming the parameter.
@@ -80,7 +85,8 @@ def make_plan(request: GenerateRequest, *, vocab_size: int, room: int, tokenizer
         for name in params.__struct_fields__
         if (value := getattr(params, name)) is not UNSET and value is not None
     }
-    _refuse(request, given, tokenizer)
+    thinking_end = tokenizer.token_to_id(reasoning_end) if tokenizer is not None else None
+    _refuse(request, given, tokenizer, thinking_end)
     if room < 1:
         raise InvalidRequest("The prompt leaves no room for output.", param="token_ids")
     bias = {int(token): float(value) for token, value in (given.get("logit_bias") or {}).items()}
@@ -99,7 +105,7 @@ def make_plan(request: GenerateRequest, *, vocab_size: int, room: int, tokenizer
         n=given.get("n", 1),
         max_tokens=min(given.get("max_tokens", room), room),
         min_tokens=given.get("min_tokens", 0),
-        temperature=given["temperature"],
+        temperature=_temperature(given["temperature"]),
         top_p=given["top_p"],
         top_k=max(0, given.get("top_k", 0)),
         min_p=given["min_p"],
@@ -120,13 +126,19 @@ def make_plan(request: GenerateRequest, *, vocab_size: int, room: int, tokenizer
         structured_outputs=given.get("structured_outputs"),
         repetition_detection=given.get("repetition_detection"),
         thinking_token_budget=given.get("thinking_token_budget"),
+        thinking_end=thinking_end if request.reasoning_ended is False and "thinking_token_budget" in given else None,
         stream_interval=interval,
         skip_special_tokens=given.get("skip_special_tokens", True),
         read_prefix_cache="prompt_logprobs" not in given and not given.get("skip_reading_prefix_cache", False),
     )
 
 
-def _refuse(request: GenerateRequest, given: Mapping[str, Any], tokenizer: Any) -> None:
+def _temperature(given: float) -> float:
+    """As vLLM takes it: next to nothing is greedy, anything else 0.01 at least."""
+    return 0.0 if given < 1e-5 else max(given, 0.01)
+
+
+def _refuse(request: GenerateRequest, given: Mapping[str, Any], tokenizer: Any, thinking_end: int | None) -> None:
     for name, reason in (
         ("watermarking", "does not watermark"),
         ("flat_logprobs", "has no flat logprobs"),
@@ -146,8 +158,8 @@ def _refuse(request: GenerateRequest, given: Mapping[str, Any], tokenizer: Any) 
         for name in ("stop", "bad_words", "structured_outputs"):
             if given.get(name):
                 raise Unsupported("The engine has no tokenizer, which this needs.", param=name)
-    if given.get("thinking_token_budget") is not None and request.reasoning_ended is False:
-        raise Unsupported("The local engine can't bound a model's reasoning.", param="thinking_token_budget")
+    if "thinking_token_budget" in given and request.reasoning_ended is False and thinking_end is None:
+        raise Unsupported("This model's reasoning is closed by no single token.", param="thinking_token_budget")
 
 
 def bad_word_ids(words: list[str], tokenizer: Any) -> tuple[tuple[int, ...], ...]:

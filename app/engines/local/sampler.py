@@ -32,9 +32,13 @@ def sample(logits: Any, sequences: Sequence_[Sequence]) -> list[tuple[int, Token
         if sequence.plan.edits_logits:
             edit(logits[row], sequence)
     greedy = logits.argmax(-1).tolist()
-    tokens = [
-        greedy[row] if sequence.plan.greedy else draw(logits[row], sequence) for row, sequence in enumerate(sequences)
-    ]
+    tokens = []
+    for row, sequence in enumerate(sequences):
+        forced = sequence.forced
+        if forced is not None:
+            tokens.append(forced)
+        else:
+            tokens.append(greedy[row] if sequence.plan.greedy else draw(logits[row], sequence))
     return [
         (token, _token_logprob(raw[row], token, sequences[row]) if row in raw else None)
         for row, token in enumerate(tokens)

@@ -42,6 +42,7 @@ class Sequence:
         self.ends = frozenset(eos) | plan.stop_token_ids
         seed = plan.seed
         self.random = random.Random(None if seed is None else seed + index)
+        self._thinking_end = plan.thinking_end
         self.prompt_logprobs: list[dict[str, Any] | None] = []
         self.finish_reason: str | None = None
         self.stop_reason: int | str | None = None
@@ -52,6 +53,12 @@ class Sequence:
     def pending(self) -> int:
         """Tokens that are known but not yet computed; 1 while decoding."""
         return len(self.ids) - (self.cache.length if self.cache is not None else 0)
+
+    @property
+    def forced(self) -> int | None:
+        """The token that must come next: the end of reasoning, where its budget is used up."""
+        budget = self.plan.thinking_token_budget
+        return self._thinking_end if budget is not None and 0 <= budget <= len(self.output) else None
 
     def seen(self, like: Any) -> Any:
         """Which ids stand in the prompt or the output, as booleans ``[vocabulary]``."""
@@ -72,6 +79,8 @@ class Sequence:
         """Take a sampled token and decide whether it ends the output."""
         self.ids.append(token)
         self.output.append(token)
+        if token == self._thinking_end:
+            self._thinking_end = None
         if self._seen is not None:
             self._seen[token] = True
         if self._counts is not None:
