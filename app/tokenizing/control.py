@@ -57,8 +57,7 @@ class ControlTokens:
         if len(characters) > len(_SURROGATES):
             raise ValueError(f"protected tokens are written with over {len(_SURROGATES)} characters")
         self._stand_ins = {character: chr(code) for code, character in zip(_SURROGATES, characters, strict=False)}
-        self._characters = {ord(stand_in): character for character, stand_in in self._stand_ins.items()}
-        self._unknown = re.compile("[\ud800-\udfff]")
+        self._characters = {stand_in: character for character, stand_in in self._stand_ins.items()}
 
     def shield(self, text: str) -> str:
         """``text`` with the first character of each protected token in it replaced by its stand-in.
@@ -78,4 +77,7 @@ class ControlTokens:
         """``text`` with every stand-in replaced by its character; a surrogate that stands for none by U+FFFD."""
         if not holds_stand_ins(text):
             return text
-        return self._unknown.sub("\ufffd", text.translate(self._characters))
+        return _ANY_SURROGATE.sub(self._character, text)
+
+    def _character(self, match: re.Match[str]) -> str:
+        return self._characters.get(match[0], "\ufffd")
