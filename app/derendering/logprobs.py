@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from app.errors import InvalidRequest
 from app.protocol.generate import GenerateLogprobs, TokenLogprob
+from app.tokenizing.detokenizer import own_bytes
 from app.tokenizing.tokenizer import Tokenizer
 
 __all__ = ("FLOOR", "LogprobOptions", "LogprobReader", "Position", "Scored", "read_logprobs")
@@ -120,7 +121,8 @@ class LogprobReader:
     """Gives one tokenizer's tokens their texts and bytes; holds no stream state."""
 
     def __init__(self, tokenizer: Tokenizer, options: LogprobOptions) -> None:
-        self._own = lru_cache(maxsize=16384)(lambda token_id: _own(tokenizer, token_id))
+        read = own_bytes(tokenizer)
+        self._own = lru_cache(maxsize=16384)(lambda token_id: _own(read(token_id)))
         self._options = options
 
     def read(self, entries: Sequence[TokenLogprob], context: bytes) -> tuple[list[Position], bytes]:
@@ -167,8 +169,7 @@ class LogprobReader:
         return data[codecs.utf_8_decode(data, "replace", False)[1] :]
 
 
-def _own(tokenizer: Tokenizer, token_id: int) -> _Own:
-    data = tokenizer.token_bytes(token_id)
+def _own(data: bytes) -> _Own:
     try:
         text: str | None = data.decode("utf-8")
     except UnicodeDecodeError:

@@ -10,7 +10,7 @@ take back the good characters of that run, so here they stay, and each bad byte 
 """
 
 import codecs
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
 from typing import Literal, cast
 
@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from app.tokenizing.tokenizer import Tokenizer
 
-__all__ = ("PROMPT_TAIL", "Detokenizer", "DetokenizerState")
+__all__ = ("PROMPT_TAIL", "Detokenizer", "DetokenizerState", "own_bytes")
 
 PROMPT_TAIL = 16
 """How many of the prompt's last tokens decide how the output begins."""
@@ -55,41 +55,83 @@ class DetokenizerState(Struct, array_like=True):
     after_added: bool = False
 
 
-class _Decoding(Struct, frozen=True):
-    """How a tokenizer's decoder goes about it. ``strips`` is True where it drops a space that opens the text."""
+class _Decoding:
+    """How a tokenizer's decoder goes about it.
 
-    kind: Literal["bytes", "windows"]
-    errors: str = "replace"
-    strips: bool = False
-    texts: dict[int, str | None] = {}
-    """Whole texts of tokens, filled in as they come; None for one that is no text by itself."""
+    ``kind`` "bytes": it joins the tokens' bytes, turning those that are no UTF-8 to U+FFFD as ``errors`` says;
+    ``strips``: it drops a space that opens the text.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.kind: Literal["bytes", "windows"] = "windows"
+        self.errors = "replace"
+        self.strips = False
+        self._tokenizer = tokenizer
+        self._anchor = _plain_token(tokenizer)
+        self._added: dict[int, bytes] = {}
+        self._texts: dict[int, str | None] = {}
+        if self._anchor is not None:
+            self._ask(self._anchor)
+
+    def bytes_of(self, token_id: int) -> bytes:
+        """The token's own bytes, b"" outside the vocabulary; of an added token as the decoder writes it."""
+        if token_id not in self._tokenizer.added_tokens or self._anchor is None:
+            return self._tokenizer.token_bytes(token_id)
+        own = self._added.get(token_id)
+        if own is None:
+            # Runs of spaces are added tokens in Gemma's vocabulary, and the decoder replaces the marks in them, too.
+            head = self._tokenizer.decode([self._anchor])
+            text = self._tokenizer.decode([self._anchor, token_id])
+            plain = self.kind == "bytes" and text.startswith(head)
+            own = text[len(head) :].encode() if plain else self._tokenizer.token_bytes(token_id)
+            self._added[token_id] = own
+        return own
+
+    def text_of(self, token_id: int) -> str | None:
+        """The token's text where its bytes are whole characters."""
+        try:
+            return self._texts[token_id]
+        except KeyError:
+            pass
+        try:
+            text: str | None = self.bytes_of(token_id).decode("utf-8")
+        except UnicodeDecodeError:
+            text = None
+        if 0 <= token_id < self._tokenizer.vocab_size:
+            self._texts[token_id] = text
+        return text
+
+    def _ask(self, anchor: int) -> None:
+        """A few hundred questions: does the decoder do more than to join bytes?"""
+        tokenizer = self._tokenizer
+        lead, high = tokenizer.token_to_id("<0xF0>"), tokenizer.token_to_id("<0x9F>")
+        if lead is not None and high is not None and tokenizer.decode([anchor, lead, high]).endswith(REPLACEMENT * 2):
+            self.errors = BYTE_BY_BYTE
+        self.kind = "bytes"
+        head = tokenizer.token_bytes(anchor)
+        step = max(1, tokenizer.vocab_size // 256)
+        for token_id in [*range(0, tokenizer.vocab_size, step), *list(tokenizer.added_tokens)[:64]]:
+            own = self.bytes_of(token_id)
+            for ids, data in (([anchor, token_id], head + own), ([token_id, anchor], own + head)):
+                text = tokenizer.decode(ids)
+                expected = data.decode("utf-8", self.errors)
+                if text == expected:
+                    continue
+                if ids[0] == token_id and expected[:1] == " " and text == expected[1:]:
+                    self.strips = True
+                    continue
+                self.kind = "windows"
+                return
 
 
 @lru_cache(maxsize=256)
 def _decoding(tokenizer: Tokenizer) -> _Decoding:
-    """Ask the decoder a few hundred questions: does it do more than to join bytes?"""
-    anchor = _plain_token(tokenizer)
-    if anchor is None:
-        return _Decoding("windows")
-    lead, high = tokenizer.token_to_id("<0xF0>"), tokenizer.token_to_id("<0x9F>")
-    errors = "replace"
-    if lead is not None and high is not None and tokenizer.decode([anchor, lead, high]).endswith(REPLACEMENT * 2):
-        errors = BYTE_BY_BYTE
-    head = tokenizer.token_bytes(anchor)
-    strips = False
-    step = max(1, tokenizer.vocab_size // 256)
-    for token_id in [*range(0, tokenizer.vocab_size, step), *list(tokenizer.added_tokens)[:64]]:
-        own = tokenizer.token_bytes(token_id)
-        for ids, data in (([anchor, token_id], head + own), ([token_id, anchor], own + head)):
-            text = tokenizer.decode(ids)
-            expected = data.decode("utf-8", errors)
-            if text == expected:
-                continue
-            if ids[0] == token_id and expected[:1] == " " and text == expected[1:]:
-                strips = True
-                continue
-            return _Decoding("windows")
-    return _Decoding("bytes", errors, strips, {})
+    return _Decoding(tokenizer)
+
+
+def own_bytes(tokenizer: Tokenizer) -> Callable[[int], bytes]:
+    """Gives a token's own bytes as they stand in a text: :meth:`Tokenizer.token_bytes`, but for what a decoder does."""
+    return _decoding(cast(Hashable, tokenizer)).bytes_of
 
 
 def _plain_token(tokenizer: Tokenizer) -> int | None:
@@ -147,10 +189,10 @@ class Detokenizer:
         if decoding.kind == "windows":
             return self._feed_window(state, token_id)
         if not state.pending and not state.opening:
-            text = self._text(token_id)
+            text = decoding.text_of(token_id)
             if text is not None:
                 return text
-        data = state.pending + self._tokenizer.token_bytes(token_id)
+        data = state.pending + decoding.bytes_of(token_id)
         text, used = codecs.utf_8_decode(data, decoding.errors, False)
         state.pending = data[used:]
         if text and state.opening:
@@ -169,21 +211,6 @@ class Detokenizer:
             return self._flush_window(state)
         text = state.pending.decode("utf-8", self._decoding.errors)
         state.pending = b""
-        return text
-
-    def _text(self, token_id: int) -> str | None:
-        """The token's text where its bytes are whole characters."""
-        texts = self._decoding.texts
-        try:
-            return texts[token_id]
-        except KeyError:
-            pass
-        try:
-            text: str | None = self._tokenizer.token_bytes(token_id).decode("utf-8")
-        except UnicodeDecodeError:
-            text = None
-        if 0 <= token_id < self._tokenizer.vocab_size:
-            texts[token_id] = text
         return text
 
     def _feed_window(self, state: DetokenizerState, token_id: int) -> str:
