@@ -1,5 +1,6 @@
 """A model's settings, template and vocabulary to the output formats it is parsed with."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Protocol
 
@@ -7,10 +8,12 @@ from msgspec import Struct
 
 from app.errors import StartupError
 from app.parsing.format import ReasoningFormat, ToolFormat
+from app.parsing.recognise import recognise
 
 __all__ = ("Plugins", "choose_format", "format_literals")
 
 GROUP = "isthmus.formats"
+logger = logging.getLogger(__name__)
 
 
 class Plugins(Protocol):
@@ -47,8 +50,7 @@ def choose_format(
 ) -> Any:
     """The format that a setting names, or that the model shows, or None.
 
-    "auto" takes the format whose ``signature`` literals all stand in a chat template or are added tokens; the longest
-    signature wins.
+    "auto" goes by :func:`app.parsing.recognise.recognise`, and logs what it chose and why.
 
     Raises:
         StartupError: the named format does not exist or is none of this kind.
@@ -61,13 +63,11 @@ def choose_format(
         if not isinstance(found, wanted):
             raise StartupError(f"{GROUP}: {kind}.{setting} is a {type(found).__name__}, not a {wanted.__name__}")
         return found
-    sources = "\0".join(templates.values())
-    sources += "\0" + sources.replace('\\"', '"')  # as it stands in a string of the template
-    best, best_length = None, 0
-    for name, candidate in sorted(plugins.find(GROUP).items()):
-        if not name.startswith(f"{kind}.") or not isinstance(candidate, wanted) or not candidate.signature:
-            continue
-        length = sum(map(len, candidate.signature))
-        if length > best_length and all(s in sources or s in added for s in candidate.signature):
-            best, best_length = candidate, length
-    return best
+    candidates = {
+        name.removeprefix(f"{kind}."): found
+        for name, found in plugins.find(GROUP).items()
+        if name.startswith(f"{kind}.") and isinstance(found, wanted)
+    }
+    found, recognised = recognise(candidates, templates.values(), added)
+    logger.info("%s_format = auto: %s: %s", kind, recognised.name or "none", recognised.why)
+    return found

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from app.tokenizing.literals import alternation
 from app.tokenizing.tokenizer import AddedToken
 
-__all__ = ("AddedTokenSplitter", "Span")
+__all__ = ("AddedTokenSplitter", "Span", "splits_at_once")
 
 Span = tuple[int, int, int | None]
 """Start, end (characters) and the added token's id, or None for plain text."""
@@ -24,11 +24,37 @@ _WORD_BEFORE = re.compile(r"\w\Z")
 _WORD_AFTER = re.compile(r"\w")
 
 
-class AddedTokenSplitter:
-    """Finds one set of added tokens in any text.
+def splits_at_once(tokens: Iterable[AddedToken], *, normalizing: bool) -> bool:
+    """Whether one pass over a text finds the same tokens as the reference's two.
 
     Args:
-        tokens: all tokens of one stage (not normalized, or normalized by nothing).
+        tokens: all added tokens.
+        normalizing: whether the normalizer changes any text.
+    """
+    literal: set[str] = set()
+    normalized: set[str] = set()
+    looks_around = False
+    for token in tokens:
+        looks_around = looks_around or token.lstrip or token.rstrip or token.single_word
+        (normalized if token.normalized else literal).add(token.content)
+    if not normalized or not (literal or normalizing):
+        return True
+    return not (normalizing or looks_around or _overlap(literal, normalized) or _overlap(normalized, literal))
+
+
+def _overlap(first: set[str], second: set[str]) -> bool:
+    """Whether one of ``first`` can end in, or lie within, an occurrence of one of ``second``."""
+    beginnings = {content[:length] for content in second for length in range(1, len(content) + 1)}
+    ends = (content[start:] for content in first for start in range(len(content)))
+    whole = "\0".join(second)
+    return any(end in beginnings for end in ends) or any(content in whole for content in first)
+
+
+class AddedTokenSplitter:
+    """Finds a set of added tokens in any text, in one pass.
+
+    Args:
+        tokens: them.
     """
 
     def __init__(self, tokens: Iterable[AddedToken]) -> None:

@@ -86,8 +86,8 @@ def speed_up(tokenizer: HFTokenizer, cache: Path) -> None:
     Raises:
         Disagrees: it stays as it is.
     """
-    if tokenizer.reads_added_tokens_in_pieces:
-        raise Disagrees("added tokens are matched after normalizing")
+    if not tokenizer.in_pieces:
+        raise Disagrees("its texts are not encoded in pieces")
     try:
         fastokens: Any = importlib.import_module("fastokens")
         path = _verdict_path(tokenizer, cache)

@@ -14,7 +14,7 @@ from typing import Any
 import tokenizers
 
 from app.errors import StartupError
-from app.tokenizing.added import AddedTokenSplitter
+from app.tokenizing.added import AddedTokenSplitter, splits_at_once
 from app.tokenizing.control import ControlTokens, holds_stand_ins
 from app.tokenizing.files import TokenizerFiles, read_tokenizer_files
 from app.tokenizing.pieces import PieceEncoder
@@ -63,17 +63,18 @@ class HFTokenizer:
         self.max_token_id = self._highest_id()
         self.vocab_size = max(self.max_token_id + 1, min_vocab_size)
         self._read_bytes = reader_of(files.head.decoder)
-        self._pieces = PieceEncoder(self.whole, files.head, self.added_tokens.values())
-        self._splitter = AddedTokenSplitter(self._pieces.split_at)
+        self._pieces = PieceEncoder(self.whole, files.head)
+        self._splitter = AddedTokenSplitter(self.added_tokens.values())
         self._cache = SegmentCache(cache_bytes, self.max_token_id + 1)
         self._wrapping = _wrapping(self.whole)
         self.controls = ControlTokens()
         self._protected_ids: frozenset[int] = frozenset()
         self.protect(())
-        self.in_pieces = True
-        if (disagreement := self._disagreement()) is not None:
+        self.in_pieces = splits_at_once(self.added_tokens.values(), normalizing=self._pieces.changes_text)
+        """Whether a text is split at its added tokens; else it goes to the library whole, unless it has stand-ins."""
+        if self.in_pieces and (disagreement := self._disagreement()) is not None:
             self.in_pieces = False
-            _log.warning("%s: encoded whole, as pieces give other ids for %r", files.path, disagreement)
+            _log.warning("%s: encoded whole, as pieces give other ids for %.60r", files.path, disagreement)
 
     def _highest_id(self) -> int:
         """The largest id that a token has. Building the whole vocabulary for it takes a quarter of loading."""
@@ -102,7 +103,6 @@ class HFTokenizer:
         ]
         self.controls = ControlTokens(token.content for token in protected)
         self._protected_ids = frozenset(t.id for t in protected if t.content in self.controls.contents)
-        self._pieces.protect(self._protected_ids)
 
     # -- encoding ----------------------------------------------------------------------------------------------------
 
@@ -210,11 +210,6 @@ class HFTokenizer:
     def truncates_or_pads(self) -> bool:
         """Always False: such state would be shared by all requests."""
         return self.whole.truncation is not None or self.whole.padding is not None
-
-    @property
-    def reads_added_tokens_in_pieces(self) -> bool:
-        """Whether plain pieces may still hold added tokens (those that are matched in normalized text)."""
-        return len(self._pieces.split_at) != len(self.added_tokens)
 
     def encode_pieces_plainly(self, texts: list[str]) -> list[list[int]]:
         """Ids of texts in which no added token is read, by this library, whatever :meth:`use` was given."""

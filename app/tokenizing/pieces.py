@@ -4,14 +4,13 @@ The encoder shares the vocabulary with the tokenizer that it is made from, and c
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tokenizers
 from tokenizers import pre_tokenizers
 
 from app.tokenizing.files import TokenizerFile
-from app.tokenizing.tokenizer import AddedToken
 
 __all__ = ("PieceEncoder",)
 
@@ -24,16 +23,12 @@ class PieceEncoder:
     Args:
         whole: the tokenizer.
         head: what its file says of it.
-        added: its added tokens.
     """
 
-    def __init__(self, whole: tokenizers.Tokenizer, head: TokenizerFile, added: Iterable[AddedToken]) -> None:
+    def __init__(self, whole: tokenizers.Tokenizer, head: TokenizerFile) -> None:
         self._whole = whole
-        self._added = list(added)
         self.changes_text = _changes_text(head.normalizer)
         self.first_differs = any(part.get("prepend_scheme") == "first" for part in _parts(head.pre_tokenizer))
-        self.split_at = [t for t in self._added if not (t.normalized and self.changes_text)]
-        """The added tokens that a text must be split at before it comes here."""
         self._start = self._bare(head.pre_tokenizer)
         self._rest = self._bare(_never_first(head.pre_tokenizer)) if self.first_differs else self._start
         self._encode: _Encode = self.encode_plainly
@@ -45,9 +40,6 @@ class PieceEncoder:
         if self._whole.pre_tokenizer is not None:
             bare.pre_tokenizer = self._whole.pre_tokenizer if not self.first_differs else _pre_tokenizer(pre_tokenizer)
         return bare
-
-    def protect(self, protected: frozenset[int]) -> None:
-        """Accept which added tokens are never read in a user's text."""
 
     def use(self, encode: _Encode) -> None:
         """Encode pieces that are not at a text's start with ``encode`` from now on."""
