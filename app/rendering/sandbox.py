@@ -83,13 +83,29 @@ class BudgetedCode(CodeGenerator):
         else:
             super().visit_ExprStmt(node, frame)
 
+    @optimizeconst
+    def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:
+        if node.attr in DICT_ATTRIBUTES:
+            super().visit_Getattr(node, frame)
+        else:
+            self.entry(node.node, node.attr, frame, "getattr")
+
+    @optimizeconst
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:
         if isinstance(node.arg, nodes.Slice):
             self.write("built(")
             super().visit_Getitem(node, frame)
             self.write(")")
+        elif isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str):
+            self.entry(node.node, node.arg.value, frame, "getitem")
         else:
             super().visit_Getitem(node, frame)
+
+    def entry(self, of: nodes.Expr, key: str, frame: Frame, otherwise: str) -> None:
+        """A mapping's entry, which messages and tools are, read in place; all else through the environment."""
+        self.write(f"(_of[{key!r}] if type((_of := ")
+        self.visit(of, frame)
+        self.write(f")) is dict and {key!r} in _of else environment.{otherwise}(_of, {key!r}))")
 
     @optimizeconst
     def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
