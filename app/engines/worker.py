@@ -85,7 +85,8 @@ class Worker:
             base_url=self.url,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=httpx.Timeout(None, connect=deadlines.connect, pool=deadlines.first),
-            limits=httpx.Limits(max_connections=max_connections, max_keepalive_connections=64),
+            # Shorter than the 5 s after which uvicorn closes an idle connection: a request must not meet the closing.
+            limits=httpx.Limits(max_connections=max_connections, max_keepalive_connections=64, keepalive_expiry=3.0),
             trust_env=False,
             # Certificates are read for those who need them only: that takes a twentieth of a second.
             verify=self.url.startswith("https:"),

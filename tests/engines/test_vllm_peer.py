@@ -1,8 +1,13 @@
-"""A real vLLM as the worker: our greedy chats equal its own, streamed and whole. Needs PEERS=<dir> (shared/peers)."""
+"""A real vLLM as the worker: our greedy chats equal its own, streamed and whole.
+
+Needs ``PEERS=<dir>`` (an installation by shared/peers/setup.sh), or ``VLLM_URL`` and ``VLLM_MODEL``, a running
+engine that serves that directory as ``smollm2``.
+"""
 
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +20,32 @@ from tests.engines.weights import demo_directory
 PEERS = os.environ.get("PEERS", "")
 SHARED = Path(os.environ.get("ISTHMUS_SHARED", Path(__file__).parents[3] / "shared"))
 RUN = SHARED / "peers" / "run.sh"
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not (PEERS and RUN.is_file()), reason="PEERS is not set")]
+RUNNING = os.environ.get("VLLM_URL", "")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (RUNNING or (PEERS and RUN.is_file())), reason="PEERS is not set"),
+]
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    folder = tmp_path_factory.mktemp("vllm")
+@contextmanager
+def engine(folder: Path) -> Iterator[tuple[str, Path]]:
+    """A vLLM engine's URL, and the directory of its model."""
+    if RUNNING:
+        yield RUNNING, Path(os.environ["VLLM_MODEL"])
+        return
     model = folder / "smollm2"
     model.mkdir()
     demo_directory(model)
     port = free_port()
     command = [str(RUN), PEERS, "engine", str(model), str(port)]
-    with server(command, port, folder / "vllm.log", ready="/health", wait_s=500) as worker:
+    with server(command, port, folder / "vllm.log", ready="/health", wait_s=900) as worker:
+        yield worker, model
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    folder = tmp_path_factory.mktemp("vllm")
+    with engine(folder) as (worker, model):
         config = f"""
 database_url = ""
 [[models]]
