@@ -21,6 +21,7 @@ from app.models import ServedModel, load_models
 from app.registry import Registry
 from app.rendering.conversation import Conversation, Message
 from app.rendering.request import RenderInput
+from app.runs.state import open_state
 from app.settings import Settings, load_settings
 
 __all__ = ("start",)
@@ -44,8 +45,6 @@ async def start(service: Service, gate: Gate, stack: AsyncExitStack) -> None:
     service.seal = StateSeal(settings.state_key)
     service.registry = registry = Registry(settings.plugin_overrides)
     if settings.database_url:
-        from app.runs.state import open_state  # SQLAlchemy takes its time: only where there is a store
-
         state = await open_state(settings)
         if state is not None:
             stack.push_async_callback(state.close)

@@ -74,7 +74,9 @@ def serve(
 def end_with_parent() -> None:
     """Have this worker told to stop when its parent is gone, however that happened (Linux)."""
     parent = os.environ.get(PARENT)
-    if parent is None or not sys.platform.startswith("linux") or int(parent) != os.getppid():
+    if parent is None or int(parent) == os.getpid() or not sys.platform.startswith("linux"):
         return
     libc: Any = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if int(parent) != os.getppid():  # gone while this worker was being made
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -3,10 +3,17 @@
 from typing import Any
 
 from app.http.json_route import JsonRoute
-from app.http.routes import chat, derender, generate, health, models, render, tokenize
+from app.http.routes import chat, conversations, derender, generate, health, models, render, responses, tokenize
 
 __all__ = ("JSON_ROUTES", "ROUTES")
 
 JSON_ROUTES: list[JsonRoute] = [*render.ROUTES, *derender.ROUTES, *tokenize.ROUTES]
-_WHOLE: list[Any] = [*health.ROUTES, *models.ROUTES, *generate.ROUTES, *chat.ROUTES]
+_WHOLE: list[Any] = [
+    *health.ROUTES,
+    *models.ROUTES,
+    *generate.ROUTES,
+    *chat.ROUTES,
+    *responses.ROUTES,
+    *conversations.ROUTES,
+]
 ROUTES: list[Any] = [*_WHOLE, *(route.handler() for route in JSON_ROUTES)]

@@ -15,9 +15,11 @@ from app.models import ServedModel
 from app.protocol.chat import CHAT_EXAMPLE, ChatRequest
 from app.protocol.completions import COMPLETIONS_EXAMPLE, CompletionsRequest
 from app.protocol.generate import GenerateRequest
+from app.protocol.ids import new_id
 from app.protocol.messages import MESSAGES_EXAMPLE, MessagesRequest
 from app.protocol.responses import RESPONSES_EXAMPLE, ResponsesRequest
 from app.rendering.request import RenderInput
+from app.runs.respond import render
 
 __all__ = ("ROUTES",)
 
@@ -38,8 +40,20 @@ async def render_completions(service: Service, data: CompletionsRequest, exchang
 
 
 async def render_responses(service: Service, data: ResponsesRequest, exchange: Exchange) -> bytes:
-    """Render a responses request."""
+    """Render a responses request; `previous_response_id` and `conversation` need a store."""
     model = service.model(data.model, exchange)
+    if service.store is not None and (data.previous_response_id is not None or data.conversation is not None):
+        response_id = exchange.client_id or data.request_id or new_id("resp")
+        found = await render(
+            data,
+            model=model,
+            state=service.store,
+            tenant=exchange.tenant,
+            response_id=response_id,
+            token_exact=service.settings.token_exact,
+        )
+        exchange.tokens_in = len(found.prompt.token_ids)
+        return encode(found.prompt)
     return await _rendered(model, read_responses(data, model=model, request_id=exchange.client_id), exchange)
 
 
