@@ -63,7 +63,7 @@ def choose_format(
         if not isinstance(found, wanted):
             raise StartupError(f"{GROUP}: {kind}.{setting} is a {type(found).__name__}, not a {wanted.__name__}")
         return found
-    candidates = {
+    candidates: dict[str, Any] = {
         name.removeprefix(f"{kind}."): found
         for name, found in plugins.find(GROUP).items()
         if name.startswith(f"{kind}.") and isinstance(found, wanted)

@@ -88,8 +88,8 @@ class Elements(Struct, frozen=True, kw_only=True, tag=True):
     """Calls as a head with the name, then one element per argument, whose value is text between head and close.
 
     ``trim``: take off one newline at each end of a value. ``typed_by``: where a value's type comes from; ``"schema"``
-    (the tool's JSON schema), or the word of ``{type}`` in the parameter's head where it has one: ``"flag"`` (``true``: a
-    string, ``false``: JSON) or ``"word"`` (``string``, else JSON). ``certain``: a call is a call from its head on; False
+    (the tool's JSON schema), or the word of ``{type}`` in the parameter's head where it has one: ``"flag"`` (``true``:
+    a string, ``false``: JSON) or ``"word"`` (``string``, else JSON). ``certain``: a call is one from its head on; False
     where the head is but a name, so that an argument or the end must follow.
     """
 

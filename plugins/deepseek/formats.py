@@ -36,7 +36,7 @@ DEEPSEEK_V3 = ToolFormat(
         ),
         ("```<｜tool▁call▁end｜>", "```\n<｜tool▁call▁end｜>", "<｜tool▁call▁end｜>"),
     ),
-    signature=("<｜tool▁calls▁begin｜>", "```json"),
+    signature=("<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>", "```json"),
     samples=(
         Sample(
             text="ok<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n"
@@ -80,6 +80,7 @@ DEEPSEEK_V3_REASONING = ReasoningFormat(
     close=("</think>",),
     starts="asked",
     ended="unless_asked",
+    signature=("<think>", "</think>", "<｜Assistant｜>", "thinking is defined"),
     samples=(
         Sample(text="Paris.", content="Paris."),
         Sample(text="Hm.</think>Paris.", reasoning="Hm.", content="Paris.", template_kwargs={"thinking": True}),
@@ -121,7 +122,7 @@ DEEPSEEK_V41 = _dsml("deepseek_v41", "<｜DSML｜ calls>", "</｜DSML｜ calls>"
 
 
 def _thinking(name: str) -> ReasoningFormat:
-    return msgspec.structs.replace(DEEPSEEK_V3_REASONING, name=name)
+    return msgspec.structs.replace(DEEPSEEK_V3_REASONING, name=name, signature=())
 
 
 DEEPSEEK_V4_REASONING = _thinking("deepseek_v4")

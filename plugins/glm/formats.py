@@ -36,7 +36,7 @@ def _glm(name: str) -> ToolFormat:
             ),
         ),
         special_tokens="keep",
-        signature=("<arg_key>", "<arg_value>"),
+        signature=("<tool_call>", "</tool_call>", "<arg_key>", "<arg_value>"),
         samples=_SAMPLES,
     )
 
@@ -52,7 +52,7 @@ def _thinking(name: str) -> ReasoningFormat:
         close=("</think>",),
         starts="inside",
         special_tokens="keep",
-        signature=("<think>", "</think>", "<arg_key>"),
+        signature=("<think>", "</think>", "<arg_key>", "<arg_value>"),
         samples=(
             Sample(text="<think>Hm.</think>\nHi.", reasoning="Hm.", content="Hi."),
             Sample(text="Hi.", content="Hi.", template_kwargs={"enable_thinking": False}),

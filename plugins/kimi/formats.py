@@ -41,7 +41,7 @@ KIMI_K2_REASONING = ReasoningFormat(
     starts="inside",
     ended="closed_or_off",
     special_tokens="keep",
-    signature=("<think>", "</think>", "<|tool_calls_section_begin|>"),
+    signature=("<think>", "</think>", "<|tool_calls_section_begin|>", "<|im_middle|>"),
     samples=(
         Sample(text="<think>Hm.</think>Hi.", reasoning="Hm.", content="Hi."),
         Sample(text="Hi.", content="Hi.", template_kwargs={"thinking": False}),

@@ -43,7 +43,7 @@ MINIMAX_M2_REASONING = ReasoningFormat(
     close=("</think>",),
     starts="inside",
     special_tokens="keep",
-    signature=("<think>", "</think>", "<minimax:tool_call>"),
+    signature=("<think>", "</think>", "<minimax:tool_call>", "]~b]"),
     samples=(Sample(text="Hm.\n</think>\n\nHi.", reasoning="Hm.", content="Hi."),),
 )
 

@@ -8,7 +8,7 @@ HERMES = ToolFormat(
     name="hermes",
     sections=(Section(open="<tool_call>", close=("</tool_call>",), body=JsonCalls()),),
     special_tokens="with_tools",
-    signature=("<tool_call>", "</tool_call>", '{"name": <function-name>, "arguments": <args-json-object>}'),
+    signature=("<tool_call>", "</tool_call>", '"arguments"'),
     samples=(
         Sample(text="Just an answer.", content="Just an answer."),
         Sample(
@@ -72,7 +72,7 @@ QWEN3 = ReasoningFormat(
     close=("</think>",),
     starts="inside",
     special_tokens="keep",
-    signature=("<think>", "</think>"),
+    signature=("<think>", "</think>", "enable_thinking"),
     samples=(
         Sample(text="<think>\nHm.\n</think>\n\nHi.", reasoning="Hm.", content="Hi."),
         Sample(text="Hm.\n</think>\n\nHi.", reasoning="Hm.", content="Hi."),
