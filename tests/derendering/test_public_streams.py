@@ -121,3 +121,14 @@ def test_completions_echo_and_usage():
 def test_a_failure_is_openais_error_object():
     (event,) = ChatWriter(HEAD).fail("No.")
     assert wire(event.data) == {"error": {"message": "No.", "type": "server_error", "param": None, "code": None}}
+
+
+def test_prompt_ids_come_once_and_stay_in_the_whole():
+    options = ChatOptions(token_ids=True, prompt_token_ids=[1, 2])
+    chunks = written(ChatWriter(HEAD, options))
+    assert [wire(c).get("prompt_token_ids") for c in chunks] == [[1, 2]] + [None] * (len(chunks) - 1)
+    assert wire(chat_fold(HEAD, chunks, options))["prompt_token_ids"] == [1, 2]
+    texts = CompletionOptions(token_ids=True, prompt_token_ids={0: [1], 1: [2]})
+    steps = [Step(index=i, finish_reason="stop") for i in (0, 1)]
+    whole = wire(completion_fold(HEAD, written(CompletionWriter(HEAD, texts), steps)))
+    assert [c["prompt_token_ids"] for c in whole["choices"]] == [[1], [2]]

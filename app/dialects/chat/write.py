@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from app.derendering.derenderer import Step
 from app.derendering.logprobs import Position, Scored
@@ -34,13 +34,15 @@ __all__ = ("ChatOptions", "ChatWriter", "chat_logprobs", "fold")
 class ChatOptions(Struct, frozen=True, kw_only=True):
     """What of a chat request changes how its reply is written.
 
-    ``include_usage`` and ``continuous_usage`` are the stream options; ``token_ids``: ids of the output are reported;
-    ``forced``: the tool choice was required or named, whose content is "" rather than null.
+    ``include_usage`` and ``continuous_usage`` are the stream options; ``token_ids``: the output's ids are told, and
+    ``prompt_token_ids`` with the first chunk; ``forced``: the tool choice was required or named, whose content is ""
+    rather than null.
     """
 
     include_usage: bool = False
     continuous_usage: bool = False
     token_ids: bool = False
+    prompt_token_ids: list[int] | None = None
     forced: bool = False
 
 
@@ -51,6 +53,7 @@ class ChatWriter:
         self._head = head
         self._options = options
         self._told: list[int] = []
+        self._first = True
 
     def start(self) -> list[Event]:
         """Nothing: the role comes with a choice's first step."""
@@ -87,10 +90,14 @@ class ChatWriter:
     def load(self, state: Any) -> None:
         """Go on from :meth:`dump`'s state."""
         self._told = list(state)
+        self._first = not self._told
 
     def _chunk(self, choices: list[ChatChunkChoice], usage: Usage | None) -> ChatChunk:
         head, options = self._head, self._options
         chunk = ChatChunk(id=head.id, created=head.created, model=head.model, choices=choices)
+        if options.prompt_token_ids is not None and self._first:
+            chunk.prompt_token_ids = options.prompt_token_ids
+        self._first = False
         if options.include_usage:
             chunk.usage = usage.wire() if usage is not None and options.continuous_usage else None
         return chunk
@@ -168,8 +175,10 @@ def fold(head: ReplyHead, chunks: Iterable[ChatChunk], options: ChatOptions = Ch
     """The whole reply that the chunks make up, usage included where a chunk has it."""
     choices: dict[int, _Open] = {}
     usage: GenerateUsage | None = None
+    prompt_ids: list[int] | UnsetType | None = UNSET
     for chunk in chunks:
         usage = chunk.usage or usage
+        prompt_ids = chunk.prompt_token_ids or prompt_ids
         for piece in chunk.choices:
             _add(choices.setdefault(piece.index, _Open()), piece)
     return ChatCompletion(
@@ -178,6 +187,7 @@ def fold(head: ReplyHead, chunks: Iterable[ChatChunk], options: ChatOptions = Ch
         model=head.model,
         choices=[_close(index, choices[index], options) for index in sorted(choices)],
         usage=usage,
+        prompt_token_ids=prompt_ids,
     )
 
 

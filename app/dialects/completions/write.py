@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from app.derendering.derenderer import Step
 from app.derendering.logprobs import Position
@@ -25,13 +25,15 @@ __all__ = ("CompletionOptions", "CompletionWriter", "completion_logprobs", "comp
 class CompletionOptions(Struct, frozen=True, kw_only=True):
     """What of a completions request changes how its reply is written.
 
-    ``include_usage`` and ``continuous_usage`` are the stream options; ``token_ids``: ids of the output are reported.
-    ``echo`` holds what precedes each choice's text, by choice index, where the prompt is echoed.
+    ``include_usage`` and ``continuous_usage`` are the stream options; ``token_ids``: the output's ids are told, and
+    ``prompt_token_ids`` (by choice index) with a choice's first chunk. ``echo`` holds what precedes each choice's text,
+    by choice index, where the prompt is echoed.
     """
 
     include_usage: bool = False
     continuous_usage: bool = False
     token_ids: bool = False
+    prompt_token_ids: dict[int, list[int]] = {}
     echo: dict[int, str] = {}
 
 
@@ -51,11 +53,13 @@ class CompletionWriter:
         """One chunk, if there is anything to say."""
         text = completion_text(step)
         echo = ""
+        prompt_ids: list[int] | UnsetType = UNSET
         if step.index not in self._begun:
+            prompt_ids = self._options.prompt_token_ids.get(step.index, UNSET)
             self._begun.append(step.index)
             echo = self._options.echo.get(step.index, "")
         ids = step.token_ids if self._options.token_ids else []
-        if not (text or echo or step.finish_reason is not None or step.logprobs or ids):
+        if not (text or echo or prompt_ids or step.finish_reason is not None or step.logprobs or ids):
             return []
         shift = len(self._options.echo.get(step.index, ""))
         choice = CompletionChunkChoice(
@@ -63,6 +67,7 @@ class CompletionWriter:
             text=echo + text,
             logprobs=completion_logprobs(step.logprobs, step.text_offset + shift),
             finish_reason=step.finish_reason,
+            prompt_token_ids=prompt_ids,
         )
         if step.stop_reason is not None:
             choice.stop_reason = step.stop_reason
@@ -151,6 +156,8 @@ def _add(choice: CompletionChoice, piece: CompletionChunkChoice) -> None:
         if not isinstance(choice.token_ids, list):
             choice.token_ids = []
         choice.token_ids += piece.token_ids
+    if isinstance(piece.prompt_token_ids, list):
+        choice.prompt_token_ids = piece.prompt_token_ids
     choice.finish_reason = piece.finish_reason or choice.finish_reason
     if piece.stop_reason is not UNSET and piece.stop_reason is not None:
         choice.stop_reason = piece.stop_reason
