@@ -65,7 +65,7 @@ def chats(tokenizer: Any) -> list[Any]:
     bodies = []
     for number in range(64):
         text = f"<|im_start|>user\n{LEADS[number % 8]} {WORDS[number // 8]}.<|im_end|>\n<|im_start|>assistant\n"
-        sampling = {"temperature": 0, "max_tokens": 10, "logprobs": 2}
+        sampling = {"temperature": 0, "max_tokens": 6, "logprobs": 2}
         bodies.append(request(tokenizer.encode(text).ids, request_id=str(number), sampling=sampling))
     return bodies
 

@@ -320,6 +320,7 @@ async def test_ids_outside_the_vocabulary_and_prompts_too_long() -> None:
             {"token_ids": [1] * 512},
             {"sampling": {"logit_bias": {str(VOCABULARY): 1}}},
             {"sampling": {"allowed_token_ids": [VOCABULARY]}},
+            {"sampling": {"allowed_token_ids": []}},
         ):
             with pytest.raises(InvalidRequest):
                 engine.check(request(**fields))

@@ -92,6 +92,8 @@ def make_plan(
     bias = {int(token): float(value) for token, value in (given.get("logit_bias") or {}).items()}
     allowed = given.get("allowed_token_ids")
     wanted = given.get("logprob_token_ids")
+    if allowed is not None and not allowed:
+        raise InvalidRequest("`allowed_token_ids` is empty, so nothing could be generated.", param="allowed_token_ids")
     for name, ids in (
         ("logit_bias", bias),
         ("allowed_token_ids", allowed or ()),
