@@ -12,7 +12,7 @@ from msgspec import Raw
 from app.errors import InvalidRequest
 from app.protocol.ids import item_id
 from app.runs.sealed import Seal
-from app.store.items import probe
+from app.store.items import listed, probe
 
 __all__ = ("PROMPT", "compacted", "opened", "to_summarise")
 
@@ -39,11 +39,11 @@ def compacted(items: Sequence[Raw], summary: str, *, compaction_id: str, tenant:
 
     Earlier compactions are left out: the new summary was written over them.
     """
-    kept = []
+    kept: list[Raw] = []
     for item in items:
         found = probe(item)
         if found.kind == "message" and found.role == "user":
-            kept.append(item)
+            kept.append(listed(item, found.id or item_id("msg", compaction_id, len(kept), side="input")))
     last = {
         "id": item_id("cmp", compaction_id, len(kept)),
         "type": "compaction",

@@ -3,6 +3,7 @@
 import msgspec
 from msgspec import Raw, Struct
 
+from app.errors import IsthmusError
 from app.store.exact import ExactIds
 from app.store.items import edit
 from app.store.turn import Status, with_output
@@ -17,13 +18,15 @@ class Ended(Struct, frozen=True, kw_only=True):
     """How a run ended: what the store keeps of it.
 
     ``body`` is the Response object as JSON (its ``output`` may be left out), ``output`` its items, ``exact`` the token
-    ids where they are to be kept.
+    ids where they are to be kept. ``error`` is the refusal behind a failure, where there is one: a reply that has not
+    begun yet can still be an error of its own.
     """
 
     status: Status
     body: bytes
     output: list[Raw]
     exact: ExactIds | None = None
+    error: IsthmusError | None = None
 
 
 class RunEvent(Struct, frozen=True):
@@ -35,7 +38,7 @@ class RunEvent(Struct, frozen=True):
     ended: Ended | None = None
 
 
-def failure(body: bytes, sequence: int, *, code: str, message: str, announce: bool = True) -> list[RunEvent]:
+def failure(body: bytes, sequence: int, *, code: str, message: str, error: Exception | None = None) -> list[RunEvent]:
     """The events of a run that fails: ``error``, then ``response.failed`` with the Response as far as it is known.
 
     Args:
@@ -43,13 +46,13 @@ def failure(body: bytes, sequence: int, *, code: str, message: str, announce: bo
         sequence: the first event's number.
         code: one of the API's words, ``server_error`` and the like.
         message: for the caller.
-        announce: whether the ``error`` event is wanted.
+        error: what was raised.
     """
-    error = {"type": "error", "code": code, "message": message, "param": None, "sequence_number": sequence}
-    first = [RunEvent(sequence, "error", msgspec.json.encode(error))] if announce else []
+    told = {"type": "error", "code": code, "message": message, "param": None, "sequence_number": sequence}
     failed = edit(body, {"status": "failed", "error": {"code": code, "message": message}}, drop=("output",))
-    ended = Ended(status="failed", body=failed, output=[])
-    return [*first, terminal(ended, sequence + len(first))]
+    refusal = error if isinstance(error, IsthmusError) else None
+    ended = Ended(status="failed", body=failed, output=[], error=refusal)
+    return [RunEvent(sequence, "error", msgspec.json.encode(told)), terminal(ended, sequence + 1)]
 
 
 def terminal(ended: Ended, sequence: int, *, whole: bytes | None = None) -> RunEvent:

@@ -9,7 +9,7 @@ Without a store, or with ``store: false``, the same path runs and nothing is wri
 
 import hashlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import msgspec
@@ -210,7 +210,7 @@ async def prepare(
     return run
 
 
-def stream(prepared: Prepared) -> AsyncIterator[RunEvent]:
+def stream(prepared: Prepared) -> AsyncGenerator[RunEvent, None]:
     """The events of a run in the foreground; a stored one's last event comes when the turn is committed."""
     source = _produced(prepared)
     return stored(prepared.stored, source) if prepared.stored is not None else _unstored(prepared, source)
@@ -225,7 +225,7 @@ async def _unstored(prepared: Prepared, source: AsyncGenerator[RunEvent, None]) 
                 yield event
         except Exception as error:
             code, message = failure_of(error, prepared.opening.id)
-            for event in failure(encode(prepared.opening), last + 1, code=code, message=message):
+            for event in failure(encode(prepared.opening), last + 1, code=code, message=message, error=error):
                 yield event
 
 

@@ -6,7 +6,7 @@ is cancelled in the store, whatever the web server does to the generator that fe
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from msgspec import Struct
@@ -36,7 +36,7 @@ class StoredRun(Struct, frozen=True):
     before: ExactIds | None = None
 
 
-async def stored(run: StoredRun, source: AsyncGenerator[RunEvent, None]) -> AsyncIterator[RunEvent]:
+async def stored(run: StoredRun, source: AsyncGenerator[RunEvent, None]) -> AsyncGenerator[RunEvent, None]:
     """Pass a run's events on; the last one only when the store has the turn.
 
     Whatever goes wrong ends the stream with ``error`` and ``response.failed``. Closing the iterator early cancels the
@@ -112,7 +112,7 @@ async def _give_up(run: StoredRun, sequence: int, error: Exception) -> list[RunE
         await run.store.fail(run.turn.id, code=code, message=message)
     except (SQLAlchemyError, OSError):
         log.exception("the failure of response %s could not be stored; a sweep will end it", run.turn.id)
-    return failure(run.turn.body, sequence, code=code, message=message)
+    return failure(run.turn.body, sequence, code=code, message=message, error=error)
 
 
 def failure_of(error: Exception, response_id: str) -> tuple[str, str]:

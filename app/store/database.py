@@ -4,8 +4,10 @@ Reads are single statements in autocommit, so they hold no transaction. A write 
 at a time, so its writers queue for one connection here instead of spinning on its lock.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from threading import Thread
 from typing import Any
 
 from sqlalchemy import event, text
@@ -51,6 +53,7 @@ class Database:
                 f"database_url needs sqlite+aiosqlite:// or postgresql+asyncpg://, not {self.url.drivername}://."
             )
         self._durable = durable
+        self._threads: set[Thread] = set()
         connect_args: dict[str, Any] = {}
         if schema is not None and not self.is_sqlite:
             connect_args["server_settings"] = {"search_path": schema}
@@ -91,6 +94,10 @@ class Database:
         if self._durable:
             cursor.execute("PRAGMA synchronous=FULL")
         cursor.close()
+        thread = getattr(connection.driver_connection, "_thread", None)
+        self._threads = {one for one in self._threads if one.is_alive()}
+        if isinstance(thread, Thread):
+            self._threads.add(thread)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
@@ -109,6 +116,9 @@ class Database:
         await self.writer.dispose()
         if self.reader is not self.writer:
             await self.reader.dispose()
+        # A connection whose work was cancelled ends in its own time, and says so to this event loop.
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join, 2)
 
     async def size_bytes(self) -> int:
         """Bytes that the database occupies on disk."""
