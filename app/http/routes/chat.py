@@ -56,12 +56,11 @@ async def chat_completions(
     exchange.tokens_in = len(prompt.token_ids)
     run = _run(data, given, accept(prompt, model), model)
     head = ReplyHead(id=prompt.request_id, created=int(time.time()), model=data.model or model.name)
-    writer = ChatWriter(head, _options(data, given))
+    options = _options(data, given, prompt.token_ids)
+    writer = ChatWriter(head, options)
     if given.stream:
         return await event_stream(_opened(events(run, writer), exchange), _failed)
-    return reply(
-        await unless_gone(request.receive, _folded(events(run, writer), head, _options(data, given), exchange))
-    )
+    return reply(await unless_gone(request.receive, _folded(events(run, writer), head, options, exchange)))
 
 
 def _run(data: ChatRequest, given: RenderInput, prompt: Any, model: ServedModel) -> Run:
@@ -77,12 +76,14 @@ def _run(data: ChatRequest, given: RenderInput, prompt: Any, model: ServedModel)
     return Run(model=model, request=prompt, derenderer=derenderer, kwargs=kwargs)
 
 
-def _options(data: ChatRequest, given: RenderInput) -> ChatOptions:
+def _options(data: ChatRequest, given: RenderInput, prompt_ids: list[int]) -> ChatOptions:
     options = given.stream_options
     return ChatOptions(
         include_usage=not given.stream or bool(options and options.include_usage),
         continuous_usage=bool(options and options.continuous_usage_stats),
-        token_ids=bool(data.return_token_ids),
+        # Ids of the output would tell the reasoning that the request hides.
+        token_ids=bool(data.return_token_ids) and given.include_reasoning,
+        prompt_token_ids=prompt_ids if data.return_token_ids else None,
         forced=given.tool_choice == "required" or isinstance(given.tool_choice, NamedTool),
     )
 
