@@ -4,7 +4,9 @@ Compiled templates ask their budget themselves; this catches what loops inside a
 """
 
 import ctypes
+import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -22,22 +24,22 @@ class TimeUp(OutOfBudget):
         super().__init__("takes too long")
 
 
-def raise_in(thread: int, exception: type[BaseException] | None) -> None:
-    """Let ``thread`` raise ``exception`` at its next bytecode, or take back one that has not been raised yet."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread), None if exception is None else ctypes.py_object(exception)
-    )
+def raise_in(thread: int, exception: type[BaseException]) -> None:
+    """Let ``thread`` raise ``exception`` at its next bytecode that may be interrupted."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(exception))
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:
     """``work()`` in this thread; raises :class:`OutOfBudget` when it takes longer than ``seconds``."""
     lock = threading.Lock()
     thread = threading.get_ident()
-    over = False
+    over = rung = False
 
     def ring() -> None:
+        nonlocal rung
         with lock:
             if not over:
+                rung = True
                 raise_in(thread, TimeUp)
 
     timer = threading.Timer(seconds, ring)
@@ -46,8 +48,27 @@ def within(seconds: float, work: Callable[[], T]) -> T:
     try:
         return work()
     finally:
-        # A bell that rings between the end of the work and this line must not hit what the thread does next.
         with lock:
             over = True
-            raise_in(thread, None)
         timer.cancel()
+        if rung and not caused_by_time(sys.exception()):
+            land()
+
+
+def caused_by_time(error: BaseException | None) -> bool:
+    """Whether the deadline's exception was raised already, and is what ``error`` comes from."""
+    while error is not None:
+        if isinstance(error, TimeUp):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def land() -> None:
+    """Wait for an exception that is on its way, so that it hits nothing that the thread does later.
+
+    It cannot be taken back: CPython 3.11 would leave its interrupt flag up, and every loop of the process would be slow
+    from then on.
+    """
+    for _ in range(1000):
+        time.sleep(0.001)
