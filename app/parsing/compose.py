@@ -20,6 +20,7 @@ from app.parsing.format import (
 )
 from app.parsing.harmony_body import HarmonyScanner
 from app.parsing.json_body import JsonBody
+from app.parsing.literal_body import LiteralBody
 from app.parsing.markers import Markers
 from app.parsing.named_json_body import NamedJsonBody
 from app.parsing.parser import Parser, Piece
@@ -203,6 +204,8 @@ def _bind(section: Section, markers: Markers, schemas: Schemas, native: Any) -> 
         return ElementsBody(body, close, section.repeat, encode, schemas, native)
     if isinstance(body, PythonCalls):
         return PythonBody(body, close, section.repeat)
+    if isinstance(body, LiteralCalls):
+        return LiteralBody(body, close, section.repeat, encode)
     raise TypeError(f"{type(body).__name__} is no body of a section.")
 
 
