@@ -40,7 +40,7 @@ class NewMetadata(msgspec.Struct, frozen=True):
     metadata: dict[str, str] | None = None
 
 
-class Deleted(msgspec.Struct):
+class DeletedConversation(msgspec.Struct):
     """What is answered to a delete."""
 
     id: str
@@ -90,10 +90,10 @@ async def update_conversation(
 @delete(PATH + "/{conversation_id:str}", status_code=200, tags=["conversations"])
 async def delete_conversation(
     request: Request[Any, Any, Scope], service: NamedDependency[Service], conversation_id: FromPath[str]
-) -> Response[Deleted]:
+) -> Response[DeletedConversation]:
     """Delete a conversation with its items."""
     await _store(request, service).delete(conversation_id)
-    return reply(Deleted(conversation_id))
+    return reply(DeletedConversation(conversation_id))
 
 
 @post(

@@ -37,7 +37,7 @@ DONE = b"data: [DONE]\n\n"
 Events = AsyncGenerator[RunEvent, None]
 
 
-class Deleted(msgspec.Struct):
+class DeletedResponse(msgspec.Struct):
     """What is answered to a delete."""
 
     id: str
@@ -103,10 +103,10 @@ async def retrieve_response(
 @delete(PATH + "/{response_id:str}", status_code=200, tags=["responses"])
 async def delete_response(
     request: Request[Any, Any, Scope], service: NamedDependency[Service], response_id: FromPath[str]
-) -> Response[Deleted]:
+) -> Response[DeletedResponse]:
     """Delete a stored response; what continues it is not found from then on."""
     await state_of(service).responses(exchange_of(request.scope).tenant).delete(response_id)
-    return reply(Deleted(response_id))
+    return reply(DeletedResponse(response_id))
 
 
 @post(PATH + "/{response_id:str}/cancel", status_code=200, tags=["responses"])
