@@ -67,8 +67,8 @@ def caused_by_time(error: BaseException | None) -> bool:
 def land() -> None:
     """Wait for an exception that is on its way, so that it hits nothing that the thread does later.
 
-    It cannot be taken back: CPython 3.11 would leave its interrupt flag up, and every loop of the process would be slow
-    from then on.
+    It cannot be taken back: CPython 3.11 would leave its interrupt flag up, which slows every loop of the process from
+    then on, and stalls one that is being profiled.
     """
     for _ in range(1000):
         time.sleep(0.001)
