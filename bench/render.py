@@ -35,8 +35,14 @@ def _sizes(server: Server, seconds: float) -> Iterator[Row]:
     url = f"{server.url}/v1/chat/completions/render"
     for size in SIZES:
         requests = bodies(server.model, size, DIFFERENT)
-        result = drive(url, requests, connections=CONNECTIONS, seconds=seconds, warm_up=2)
-        said = f"{result.rate:,.0f}/s, p50 {result.percentile(0.5) * 1e3:.1f} ms, p99 {result.percentile(0.99) * 1e3:.1f} ms"
+        drive(url, requests, connections=CONNECTIONS, seconds=2, warm_up=0)
+        used = server.cpu_s()
+        result = drive(url, requests, connections=CONNECTIONS, seconds=seconds, warm_up=0)
+        used = (server.cpu_s() - used) / max(1, len(result.latencies))
+        median, tail = (result.percentile(share) * 1e3 for share in (0.5, 0.99))
+        said = f"{result.rate:,.0f}/s, p50 {median:.1f} ms, p99 {tail:.1f} ms"
         if result.failed:
             said += f", {result.failed} failed: {result.first_failure.decode(errors='replace')[-300:]}"
         yield Row(server.name, f"chat render, {size}", said, result.rate)
+        what = f"processor time of one, {size}"
+        yield Row(server.name, what, f"{used * 1e6:,.0f} us", 1 / used)

@@ -34,6 +34,11 @@ class Server:
     """Memory of all its processes when it is ready, shared pages counted once."""
     process: "subprocess.Popen[bytes] | None" = None
 
+    def cpu_s(self) -> float:
+        """Processor time that all its processes have used, in seconds."""
+        assert self.process is not None
+        return sum(_used(pid) for pid in _tree(self.process.pid))
+
     def weigh(self) -> float:
         """Memory now, in MB."""
         assert self.process is not None
@@ -113,6 +118,14 @@ def _tree(pid: int) -> list[int]:
         for children in Path(f"/proc/{at}/task").glob("*/children"):
             found += [int(child) for child in children.read_text().split()]
     return found
+
+
+def _used(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _proportional(pid: int) -> float:

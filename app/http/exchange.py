@@ -1,6 +1,6 @@
 """One request on its way through the shell: its id, whose it is, and what the metrics say of it."""
 
-import secrets
+import random
 from typing import Any
 
 __all__ = ("Exchange", "exchange_of")
@@ -20,7 +20,7 @@ class Exchange:
 
     def __init__(self, client_id: str | None = None, accept: bytes = b"") -> None:
         self.client_id = client_id
-        self.request_id = client_id or secrets.token_hex(16)
+        self.request_id = client_id or f"{random.getrandbits(128):032x}"
         self.accept = accept
         self.media_type = JSON
         self.tenant = ""

@@ -5,6 +5,7 @@ folder), and whichever answers ``/metrics`` adds them up.
 """
 
 import os
+import time
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
@@ -15,6 +16,7 @@ from app.http.exchange import Exchange
 __all__ = ("CONTENT_TYPE", "Telemetry")
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LOAD_EVERY_S = 0.05
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
@@ -52,6 +54,7 @@ class Telemetry:
         self._limit = Gauge(
             "isthmus_requests_limit", "max_queue of all workers", registry=registry, multiprocess_mode="livesum"
         )
+        self._written = 0.0
         self._children: dict[tuple[str, str, int, str], tuple[Any, Any, Any, Any]] = {}
 
     def opened(self, limit: int) -> None:
@@ -65,8 +68,11 @@ class Telemetry:
             mark_process_dead(os.getpid())  # type: ignore[no-untyped-call]
 
     def load(self, running: int) -> None:
-        """So many requests are in work or waiting."""
-        self._load.set(running)
+        """So many requests are in work or waiting; told often, written as often as anyone could look."""
+        now = time.monotonic()
+        if running == 0 or now - self._written > LOAD_EVERY_S:
+            self._written = now
+            self._load.set(running)
 
     def count(self, method: str, route: str, status: int, exchange: Exchange, seconds: float) -> None:
         """One request is over; ``route`` is its template, of which there are few."""
