@@ -29,6 +29,8 @@ T = TypeVar("T")
 SHORT_CHARS = 16_384
 """Texts up to this length are templated and encoded on the event loop: some milliseconds at worst."""
 SHORT_MESSAGES = 256
+LEAST_LONGEST = 4
+"""Characters that any vocabulary's longest token has; it is looked for only for a longer text, in a thread."""
 RESERVED = frozenset({"chat_template", "tokenize", "messages", "tools", "return_dict"})
 """Keys of ``chat_template_kwargs`` that are arguments of rendering itself and no variables."""
 
@@ -103,7 +105,7 @@ class PromptWriter:
         if is_short(conversation.messages):
             values = self.values(template, conversation, options, kwargs, dialect)
             text = await self.templated(template, values)
-            if len(text) <= SHORT_CHARS:
+            if self.is_short_text(text):
                 return WrittenPrompt(self.encoded(text, values, options), kwargs)
             return WrittenPrompt(await in_thread(LONG_WORK, lambda: self.encoded(text, values, options)), kwargs)
 
@@ -219,9 +221,13 @@ class PromptWriter:
             text, add_special_tokens=options.add_special_tokens, offsets=options.return_token_offsets
         )
 
+    def is_short_text(self, text: str) -> bool:
+        """Whether a text may be checked and encoded on the event loop."""
+        return len(text) <= min(SHORT_CHARS, self.max_model_len * LEAST_LONGEST)
+
     def check_characters(self, text: str) -> None:
         """Refuse a text that cannot fit whatever its tokens are, before it is encoded."""
-        if len(text) <= self.max_model_len * 4:
+        if len(text) <= self.max_model_len * LEAST_LONGEST:
             return
         most = self.max_model_len * self.longest_token
         if len(text) > most:

@@ -12,7 +12,7 @@ from app.rendering.conversation import Conversation, Media
 from app.rendering.encoder import PromptEncoder
 from app.rendering.media import MediaEncoder, media_of
 from app.rendering.normalise import tool_dict
-from app.rendering.prompt import LONG_WORK, SHORT_CHARS, PromptWriter, WrittenPrompt, in_thread
+from app.rendering.prompt import LONG_WORK, PromptWriter, WrittenPrompt, in_thread
 from app.rendering.provenance import NO_SHIELD, Shield
 from app.rendering.request import NamedTool, RenderInput, TemplateOptions
 from app.rendering.sampling import resolve
@@ -172,15 +172,15 @@ class Renderer:
 
     async def encode_text(self, text: str, options: TemplateOptions) -> Encoded:
         """Ids of a raw prompt, which is all the caller's own: control tokens in it are control tokens."""
-        if options.truncate_prompt_tokens is None:
-            self.writer.check_characters(text)
 
         def work() -> Encoded:
+            if options.truncate_prompt_tokens is None:
+                self.writer.check_characters(text)
             return self.tokenizer.encode(
                 text, add_special_tokens=options.add_special_tokens, offsets=options.return_token_offsets
             )
 
-        return work() if len(text) <= SHORT_CHARS else await in_thread(LONG_WORK, work)
+        return work() if self.writer.is_short_text(text) else await in_thread(LONG_WORK, work)
 
     def checked_ids(self, request: RenderInput) -> list[int]:
         """The caller's ids, if the vocabulary has them all."""
