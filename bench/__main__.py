@@ -3,11 +3,11 @@
 import argparse
 from pathlib import Path
 
-from bench import engine, render
+from bench import derender, engine, render
 from bench.table import Row, ratios, show
 from tests.models import model_directory
 
-MEASURES = {"render": render.measure, "engine": engine.measure}
+MEASURES = {"derender": derender.measure, "render": render.measure, "engine": engine.measure}
 
 
 def main() -> None:
