@@ -18,10 +18,6 @@ ENDS = 100
 """Chunks at either end whose speeds are compared."""
 REASONING = "The readings have to be compared one by one before anything can be said about the valve. " * 80
 CALL = (
-    "<tool_call>\n"
-    '{"name": "compare", "arguments": {"first": 12, "second": "a valve", "notes": "%s"}}'
-    "\n</tool_call>\n"
-)
     '<tool_call>\n{"name": "compare", "arguments": {"first": 12, "second": "a valve", "notes": "%s"}}\n</tool_call>\n'
 )
 TEXT = f"{REASONING}</think>\n\nI will compare them.\n" + "".join(CALL % ("word " * 60) for _ in range(40))
