@@ -18,8 +18,6 @@ from app.asgi import create_app
 from tests.engines.scripted import Script, ScriptedEngine
 from tests.models import BUILT, model_directory
 
-from .conftest import Place
-
 END = "<|im_end|>"
 THOUGHT = "<think>\nhm\n</think>\n\n"
 
@@ -42,16 +40,14 @@ class Served:
 
 
 @pytest.fixture
-def served(place: Place) -> Iterator[Served]:
+def served(tmp_path: Path) -> Iterator[Served]:
     if not BUILT:
         pytest.skip("no tokenizer data packages (make test installs them)")
-    if not place.is_sqlite:
-        pytest.skip("the store's own tests run on PostgreSQL; this one is about HTTP")
     folder: Path = model_directory("qwen3")
     settings = {
         "ISTHMUS_CONFIG": os.devnull,
         "ISTHMUS_MODELS": f'[{{"name": "m", "source": "{folder}", "tokenizer": "hf"}}]',
-        "ISTHMUS_DATABASE_URL": place.url,
+        "ISTHMUS_DATABASE_URL": f"sqlite+aiosqlite:///{tmp_path / 'made-at-start.db'}",
         "ISTHMUS_API_KEYS": '[{"key": "key-a", "tenant": "a"}, {"key": "key-a2", "tenant": "a"}, {"key": "key-b"}]',
     }
     with pytest.MonkeyPatch.context() as patch, socket.socket() as listening:
