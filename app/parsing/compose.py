@@ -1,38 +1,21 @@
 """A tool format, a reasoning format, a tokenizer and one request to the parser of its outputs."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.parsing.binding import Binding, bound, with_forced
 from app.parsing.deltas import Delta
-from app.parsing.elements_body import ElementsBody
-from app.parsing.format import (
-    Body,
-    Elements,
-    HarmonyMessages,
-    JsonCalls,
-    LiteralCalls,
-    NamedJson,
-    PythonCalls,
-    ReasoningFormat,
-    Section,
-    ToolFormat,
-)
-from app.parsing.harmony_body import HarmonyScanner
-from app.parsing.json_body import JsonBody
-from app.parsing.literal_body import LiteralBody
-from app.parsing.markers import Markers
-from app.parsing.named_json_body import NamedJsonBody
+from app.parsing.format import ReasoningFormat, ToolFormat
 from app.parsing.parser import Parser, Piece
-from app.parsing.python_body import PythonBody
 from app.parsing.reasoning_state import prompt_tail, starts_inside
-from app.parsing.run import Run
-from app.parsing.scanner import BodyMachine, Scanner
+from app.parsing.run import RequestContext, Run
 from app.parsing.schema_values import Schemas
 from app.parsing.state import REASONING, State, dump, load
 from app.tokenizing.tokenizer import Tokenizer
 
-__all__ = ("FormatParser", "make_parser", "reasoning_literals", "tool_literals")
+__all__ = ("FormatParser", "make_parser")
+
 
 ROLE_LINE = re.compile(r"\s*(?:assistant|model|ai|bot)\s*\n\s*", re.IGNORECASE)
 """The rest of an assistant header that ends with its role's name."""
@@ -45,23 +28,20 @@ class FormatParser:
 
     def __init__(
         self,
-        scanner: Scanner | HarmonyScanner,
-        markers: Markers,
+        binding: Binding,
         reasoning: ReasoningFormat | None,
         tokenizer: Tokenizer,
-        *,
-        keep_first: bool,
+        request: RequestContext,
         template_kwargs: Mapping[str, Any],
-        start_token: int | None,
     ) -> None:
-        self._scanner = scanner
-        self._markers = markers
-        self._marks = markers.by_id
+        self._scanner = binding.scanner
+        self._markers = binding.markers
+        self._marks = binding.markers.by_id
+        self._start_token = binding.start_token
         self._reasoning = reasoning
         self._tokenizer = tokenizer
-        self._keep_first = keep_first
+        self._request = request
         self._kwargs = template_kwargs
-        self._start_token = start_token
 
     def start(self, prompt_ids: Sequence[int], template_kwargs: Mapping[str, Any] | None = None) -> State:
         """See :class:`~app.parsing.parser.Parser`; what the prompt left open is read by the scanner itself."""
@@ -108,7 +88,7 @@ class FormatParser:
         return "".join(parts)
 
     def _run(self, state: State, final: bool = False) -> Run:
-        return Run(state, self._markers.restore, final=final, keep_first=self._keep_first)
+        return Run(state, self._markers.restore, self._request, final=final)
 
     def feed(self, state: State, pieces: Sequence[Piece]) -> list[Delta]:
         """See :class:`~app.parsing.parser.Parser`. A marker counts by its id, whatever text comes with it."""
@@ -159,114 +139,12 @@ def make_parser(
         template_kwargs: the effective chat template kwargs; :meth:`Parser.start` may be given others.
         history_tool_calls: how many calls the conversation already holds (Kimi counts its ids over them).
     """
-    literals = list(tool_literals(tool_format)) if tool_format else []
-    suffixed = any(format is not None and format.suffixed for format in (tool_format, reasoning_format))
-    markers = Markers(tokenizer, literals, reasoning_literals(reasoning_format), suffixed=suffixed)
     reads_calls = bool(tools) and tool_choice != "none" and tool_format is not None
-    schemas = Schemas(tools)
-    harmony = _harmony(tool_format, reasoning_format)
-    scanner: Scanner | HarmonyScanner
-    start_token = None
-    if harmony is not None:
-        names = schemas.names if reads_calls else None
-        scanner = HarmonyScanner(harmony, markers.encode, names)
-        start_token = next((i for i, text in markers.text.items() if text == harmony.start), None)
-    else:
-
-        def native(name: str, index: int) -> str:
-            counted = tool_format is not None and tool_format.call_ids == "counted"
-            return f"functions.{name}:{history_tool_calls + index}" if counted else ""
-
-        sections = tool_format.sections if tool_format is not None and reads_calls else ()
-        bound = [(section, _bind(section, markers, schemas, native)) for section in sections]
-        forced = _forced(tool_choice, markers, native) if sections and not _has_tags(tool_format) else []
-        scanner = Scanner([*bound, *forced], reasoning_format, markers.encode, forced=len(forced))
-    return FormatParser(
-        scanner,
-        markers,
-        reasoning_format,
-        tokenizer,
-        keep_first=not parallel_tool_calls,
-        template_kwargs=template_kwargs or {},
-        start_token=start_token,
+    binding = bound(tool_format, reasoning_format, tokenizer, reads_calls)
+    if reads_calls and tool_format is not None and tool_format.constraints is None:
+        binding = with_forced(binding, tool_format, reasoning_format, tool_choice)
+    counted = tool_format is not None and tool_format.call_ids == "counted"
+    request = RequestContext(
+        Schemas(tools), keep_first=not parallel_tool_calls, counted_from=history_tool_calls if counted else None
     )
-
-
-def _bind(section: Section, markers: Markers, schemas: Schemas, native: Any) -> BodyMachine:
-    body: Body = section.body
-    encode = markers.encode
-    close = tuple(encode(literal) for literal in section.close)
-    if isinstance(body, JsonCalls):
-        return JsonBody(body, close, section.repeat)
-    if isinstance(body, NamedJson):
-        return NamedJsonBody(body, close, section.repeat, encode, native)
-    if isinstance(body, Elements):
-        return ElementsBody(body, close, section.repeat, encode, schemas, native)
-    if isinstance(body, PythonCalls):
-        return PythonBody(body, close, section.repeat)
-    if isinstance(body, LiteralCalls):
-        return LiteralBody(body, close, section.repeat, encode)
-    raise TypeError(f"{type(body).__name__} is no body of a section.")
-
-
-def _has_tags(tool: ToolFormat | None) -> bool:
-    """Whether a forced choice is held to the format's own syntax; else an engine writes JSON of no format."""
-    return tool is not None and tool.constraints is not None
-
-
-def _forced(choice: Any, markers: Markers, native: Any) -> list[tuple[Section, BodyMachine]]:
-    """What an engine writes that a JSON schema holds to a forced choice: a list of calls, or one call's arguments."""
-    listed = Section(open="[", bare=True, body=JsonCalls(arguments=("parameters", "arguments")))
-    if choice == "required":
-        return [(listed, JsonBody(JsonCalls(arguments=("parameters", "arguments")), (), True))]
-    name = _named(choice)
-    if not name:
-        return []
-    body = NamedJson(heads=(), certain=False)
-    machine = NamedJsonBody(body, (), False, markers.encode, native, given=name)
-    return [(Section(open="{", bare=True, body=body, repeat=False), machine)]
-
-
-def _named(choice: Any) -> str:
-    """The function that a choice names: in Chat's shape, flat, or as an object with a name."""
-    if isinstance(choice, Mapping):
-        function = choice.get("function")
-        name = function.get("name") if isinstance(function, Mapping) else choice.get("name")
-    else:
-        name = getattr(choice, "name", None)
-    return name if isinstance(name, str) else ""
-
-
-def _harmony(tool: ToolFormat | None, reasoning: ReasoningFormat | None) -> HarmonyMessages | None:
-    for section in tool.sections if tool else ():
-        if isinstance(section.body, HarmonyMessages):
-            return section.body
-    return reasoning.harmony if reasoning else None
-
-
-def tool_literals(tool: ToolFormat) -> Iterator[str]:
-    """Every literal of a tool format, head templates with their fields."""
-    for section in tool.sections:
-        body = section.body
-        yield section.open
-        yield from section.close
-        if isinstance(body, NamedJson):
-            yield from (*body.heads, *body.close)
-        elif isinstance(body, Elements):
-            yield from (*body.heads, *body.parameters, *body.parameter_close, *body.close)
-        elif isinstance(body, LiteralCalls):
-            yield from (*body.heads, body.quote, *body.close)
-        elif isinstance(body, HarmonyMessages):
-            yield from _harmony_literals(body)
-
-
-def reasoning_literals(reasoning: ReasoningFormat | None) -> Iterator[str]:
-    """Every literal of a reasoning format."""
-    if reasoning is not None:
-        yield from (*reasoning.open, *reasoning.close, *reasoning.dropped)
-        if reasoning.harmony is not None:
-            yield from _harmony_literals(reasoning.harmony)
-
-
-def _harmony_literals(body: HarmonyMessages) -> Iterator[str]:
-    yield from (body.start, body.channel, body.constrain, body.message, *body.ends)
+    return FormatParser(binding, reasoning_format, tokenizer, request, template_kwargs or {})

@@ -25,7 +25,8 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from app.parsing.compose import make_parser, reasoning_literals, tool_literals
+from app.parsing.binding import reasoning_literals, tool_literals
+from app.parsing.compose import make_parser
 from app.parsing.deltas import CallArguments, CallEnd, CallStart, Content, Delta, Reasoning
 from app.parsing.format import ReasoningFormat, Sample, ToolFormat
 from app.parsing.parser import Parser, Piece

@@ -8,7 +8,7 @@ from app.parsing.format import Elements
 from app.parsing.heads import Heads, Literals
 from app.parsing.run import SPACE_LIMIT, Run
 from app.parsing.scanner import FAILED, MORE
-from app.parsing.schema_values import ANY, STRING, Schemas, as_json, half_json, quote
+from app.parsing.schema_values import ANY, STRING, as_json, half_json, quote
 
 __all__ = ("ElementsBody",)
 
@@ -32,14 +32,10 @@ class ElementsBody:
         close: tuple[str, ...],
         repeat: bool,
         encode: Callable[[str], str],
-        schemas: Schemas,
-        native: Callable[[str, int], str],
     ) -> None:
         self.settled = BETWEEN
         self._data = data
         self._repeat = repeat
-        self._schemas = schemas
-        self._native = native
         self._heads = Heads(data.heads, encode)
         self._parameters = Heads(data.parameters, encode)
         self._section_close = Literals(close)
@@ -86,14 +82,14 @@ class ElementsBody:
 
     def _start(self, run: Run) -> None:
         state = run.state
-        run.start_call(state.name, state.native or self._native(state.name, state.calls))
+        run.start_call(state.name, state.native or run.request.native_id(state.name, state.calls))
 
     def _types(self, run: Run) -> frozenset[str]:
         state = run.state
         if state.flags & OVER_LIMIT:
             return STRING
         if self._data.typed_by == "schema" or not state.kind:
-            return self._schemas.types(state.name, state.key)
+            return run.request.schemas.types(state.name, state.key)
         return STRING if state.kind == "string" else ANY
 
     def _arguments(self, run: Run) -> int:

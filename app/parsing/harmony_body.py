@@ -1,7 +1,7 @@
 """Harmony's messages to deltas: analysis is reasoning, a recipient makes a call, the rest is content."""
 
 import re
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 
 from app.parsing.format import HarmonyMessages
 from app.parsing.harmony_header import HeaderReader
@@ -23,12 +23,12 @@ class HarmonyScanner:
     content; the recipient may stand in the role's part. Two messages of one channel are joined by one line break.
 
     Args:
-        tools: the names of the request's tools; None where calls are not read: their messages are raw content.
+        reads_calls: False where a call's message is raw content.
     """
 
-    def __init__(self, data: HarmonyMessages, encode: Callable[[str], str], tools: Set[str] | None) -> None:
+    def __init__(self, data: HarmonyMessages, encode: Callable[[str], str], reads_calls: bool) -> None:
         self._data = data
-        self._tools = tools
+        self._reads_calls = reads_calls
         self._headers = reader = HeaderReader(data, encode)
         ends = [encode(literal) for literal in data.ends]
         self._begin = (reader.start, reader.channel, reader.message)
@@ -118,10 +118,10 @@ class HarmonyScanner:
         state = run.state
         recipient = re.search(r"(?:^|\s)to=(\S+)", channel) or re.search(r"\sto=(\S+)", role)
         words = channel.split()
-        name = self._call_name(recipient[1] if recipient else "")
+        name = self._call_name(run, recipient[1] if recipient else "")
         state.flags = 0
         state.stack = state.quoted = ""
-        if name and self._tools is not None:
+        if name and self._reads_calls:
             run.start_call(name)
             state.phase = CALL_BODY
             return
@@ -135,11 +135,11 @@ class HarmonyScanner:
         if state.written[state.channel]:
             state.spaces[state.channel] = "\n"
 
-    def _call_name(self, recipient: str) -> str:
+    def _call_name(self, run: Run, recipient: str) -> str:
         prefix = self._data.recipient
         if recipient.startswith(prefix):
             return recipient[len(prefix) :]
-        return recipient if self._tools and recipient in self._tools else ""
+        return recipient if recipient in run.request.schemas.names else ""
 
     def _arguments(self, run: Run, text: str) -> None:
         """Arguments as written, less white space around them; whether they are one whole value is kept in mind."""

@@ -31,14 +31,12 @@ class NamedJsonBody:
         close: tuple[str, ...],
         repeat: bool,
         encode: Callable[[str], str],
-        native: Callable[[str, int], str],
         given: str = "",
     ) -> None:
         self.settled = AFTER
         self._repeat = repeat
         self._certain = data.certain
         self._given = given
-        self._native = native
         self._heads = Heads(data.heads, encode)
         self._section_close = Literals(close)
         self._call_close = Literals([encode(literal) for literal in data.close])
@@ -97,7 +95,7 @@ class NamedJsonBody:
 
     def _start(self, run: Run) -> None:
         state = run.state
-        run.start_call(state.name, self._native(state.name, state.calls) or state.native)
+        run.start_call(state.name, run.request.native_id(state.name, state.calls) or state.native)
 
     def _end(self, run: Run, complete: bool) -> None:
         run.end_call(complete)

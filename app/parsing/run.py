@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from app.parsing.deltas import CallArguments, CallEnd, CallStart, Content, Delta, Reasoning
 from app.parsing.markers import ANY_MARKER
+from app.parsing.schema_values import Schemas
 from app.parsing.state import CONTENT, REASONING, State
 
-__all__ = ("ATTEMPT_LIMIT", "SPACE_LIMIT", "Run")
+__all__ = ("ATTEMPT_LIMIT", "SPACE_LIMIT", "RequestContext", "Run")
 
 ATTEMPT_LIMIT = 65536
 """Characters that are held while a call may still come: arguments before the name, mostly."""
@@ -17,6 +20,21 @@ SPACE_LIMIT = 1024
 ARGUMENTS = 2
 
 
+class RequestContext(Struct, frozen=True):
+    """What of a request the reading of its outputs depends on.
+
+    ``counted_from``: the number of the output's first call where the format's ids count calls (Kimi), else None.
+    """
+
+    schemas: Schemas
+    keep_first: bool = False
+    counted_from: int | None = None
+
+    def native_id(self, name: str, index: int) -> str:
+        """The id that the format gives the output's call of this index; "" where ids are the server's own."""
+        return "" if self.counted_from is None else f"functions.{name}:{self.counted_from + index}"
+
+
 class Run:
     """Collects the deltas of one feed and applies the rules of white space.
 
@@ -24,16 +42,17 @@ class Run:
     between two pieces of text, kept at the ends of the output where no marker touches it.
     """
 
-    __slots__ = ("_keep_first", "_kind", "_parts", "deltas", "final", "restore", "state")
+    __slots__ = ("_keep_first", "_kind", "_parts", "deltas", "final", "request", "restore", "state")
 
     def __init__(
-        self, state: State, restore: Callable[[str], str], *, final: bool = False, keep_first: bool = False
+        self, state: State, restore: Callable[[str], str], request: RequestContext, *, final: bool = False
     ) -> None:
         self.state = state
+        self.request = request
         self.final = final
         self.deltas: list[Delta] = []
         self.restore = restore
-        self._keep_first = keep_first
+        self._keep_first = request.keep_first
         self._kind = CONTENT
         self._parts: list[str] = []
 

@@ -23,19 +23,19 @@ class Schemas:
     def __init__(self, tools: Sequence[Mapping[str, Any]]) -> None:
         self._parameters: dict[str, Mapping[str, Any]] = {}
         self._types: dict[tuple[str, str], frozenset[str]] = {}
+        names: list[str] = []
         for tool in tools:
             function = tool.get("function")
             definition = function if isinstance(function, Mapping) else tool
             name, parameters = definition.get("name"), definition.get("parameters")
             if parameters is None:
                 parameters = definition.get("input_schema")
-            if isinstance(name, str) and isinstance(parameters, Mapping):
-                self._parameters[name] = parameters
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The tools that have a schema."""
-        return frozenset(self._parameters)
+            if isinstance(name, str):
+                names.append(name)
+                if isinstance(parameters, Mapping):
+                    self._parameters[name] = parameters
+        self.names = frozenset(names)
+        """The tools' names."""
 
     def types(self, tool: str, argument: str) -> frozenset[str]:
         """JSON type names that ``argument`` may have; :data:`ANY` where no schema says."""

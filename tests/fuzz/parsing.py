@@ -11,7 +11,8 @@ import re
 import time
 from importlib.metadata import entry_points
 
-from app.parsing.compose import make_parser, reasoning_literals, tool_literals
+from app.parsing.binding import reasoning_literals, tool_literals
+from app.parsing.compose import make_parser
 from app.parsing.conformance import lost_words, message_of, syntax_words
 from app.parsing.format import ReasoningFormat, ToolFormat
 from app.parsing.sample_tokenizer import MARKER_TEXT, SampleTokenizer

@@ -2,7 +2,8 @@
 
 from importlib.metadata import entry_points
 
-from app.parsing.compose import make_parser, reasoning_literals, tool_literals
+from app.parsing.binding import reasoning_literals, tool_literals
+from app.parsing.compose import make_parser
 from app.parsing.conformance import fold
 from app.parsing.sample_tokenizer import MARKER_TEXT, SampleTokenizer
 
