@@ -80,7 +80,7 @@ def with_forced(binding: Binding, tool: ToolFormat, reasoning: ReasoningFormat |
 
     Only formats without structural tags: an engine holds the others to their own syntax.
     """
-    forced = _forced(choice, binding.markers)
+    forced = _forced(choice, tool, binding.markers)
     if not forced or isinstance(binding.scanner, HarmonyScanner):
         return binding
     bound = zip(tool.sections, binding.scanner.bodies, strict=True)
@@ -105,11 +105,14 @@ def _bind_body(section: Section, markers: Markers) -> BodyMachine:
     raise TypeError(f"{type(body).__name__} is no body of a section.")
 
 
-def _forced(choice: Any, markers: Markers) -> list[tuple[Section, BodyMachine]]:
+def _forced(choice: Any, tool: ToolFormat, markers: Markers) -> list[tuple[Section, BodyMachine]]:
     """What an engine writes that a JSON schema holds to a forced choice: a list of calls, or one call's arguments."""
-    listed = Section(open="[", bare=True, body=JsonCalls(arguments=("parameters", "arguments")))
     if choice == "required":
-        return [(listed, JsonBody(JsonCalls(arguments=("parameters", "arguments")), (), True))]
+        own = [section.body for section in tool.sections if isinstance(section.body, JsonCalls)]
+        names = {"name": None, **{key: None for body in own for key in body.name}}
+        arguments = {"parameters": None, "arguments": None, **{key: None for body in own for key in body.arguments}}
+        listed = JsonCalls(name=tuple(names), arguments=tuple(arguments))
+        return [(Section(open="[", bare=True, body=listed), JsonBody(listed, (), True))]
     name = _named(choice)
     if not name:
         return []
