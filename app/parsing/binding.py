@@ -25,7 +25,7 @@ from app.parsing.literal_body import LiteralBody
 from app.parsing.markers import Markers
 from app.parsing.named_json_body import NamedJsonBody
 from app.parsing.python_body import PythonBody
-from app.parsing.scanner import BodyMachine, Scanner
+from app.parsing.scanner import BodyMachine, CustomBody, Scanner
 from app.tokenizing.tokenizer import Tokenizer
 
 __all__ = ("Binding", "bound", "reasoning_literals", "tool_literals", "with_forced")
@@ -89,7 +89,7 @@ def with_forced(binding: Binding, tool: ToolFormat, reasoning: ReasoningFormat |
 
 
 def _bind_body(section: Section, markers: Markers) -> BodyMachine:
-    body: Body = section.body
+    body: Body | CustomBody = section.body
     encode = markers.encode
     close = tuple(encode(literal) for literal in section.close)
     if isinstance(body, JsonCalls):
@@ -102,6 +102,8 @@ def _bind_body(section: Section, markers: Markers) -> BodyMachine:
         return PythonBody(body, close, section.repeat)
     if isinstance(body, LiteralCalls):
         return LiteralBody(body, close, section.repeat, encode)
+    if isinstance(body, CustomBody):
+        return body.bind(close, section.repeat, encode)
     raise TypeError(f"{type(body).__name__} is no body of a section.")
 
 
@@ -141,7 +143,7 @@ def _harmony(tool: ToolFormat | None, reasoning: ReasoningFormat | None) -> Harm
 def tool_literals(tool: ToolFormat) -> Iterator[str]:
     """Every literal of a tool format, head templates with their fields."""
     for section in tool.sections:
-        body = section.body
+        body: Body | CustomBody = section.body
         yield section.open
         yield from section.close
         if isinstance(body, NamedJson):
@@ -152,6 +154,8 @@ def tool_literals(tool: ToolFormat) -> Iterator[str]:
             yield from (*body.heads, body.quote, *body.close)
         elif isinstance(body, HarmonyMessages):
             yield from _harmony_literals(body)
+        elif isinstance(body, CustomBody):
+            yield from body.literals
 
 
 def reasoning_literals(reasoning: ReasoningFormat | None) -> Iterator[str]:
