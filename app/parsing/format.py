@@ -28,6 +28,7 @@ __all__ = (
     "HarmonyMessages",
     "JsonCalls",
     "LiteralCalls",
+    "LooseArguments",
     "NamedJson",
     "PythonCalls",
     "ReasoningFormat",
@@ -148,18 +149,47 @@ class Section(Struct, frozen=True, kw_only=True):
     repeat: bool = True
 
 
-class Constraints(Struct, frozen=True, kw_only=True):
-    """What makes an engine write only this format: the pieces of a structural tag.
+class LooseArguments(Struct, frozen=True, kw_only=True):
+    """Arguments of a tool that isn't strict: elements for any of its schema's keys, in any order and number.
 
-    One variant per tag that the engine may choose; each is ``begin`` and ``end`` around one tool's arguments, with
-    ``{name}`` for the tool's name. ``trigger`` starts a tag in free text; ``separator`` stands between two tags.
-    ``style`` names the content's grammar: ``"json"``, or a style of xgrammar (``qwen_xml``, ``glm_xml``, …).
+    ``open`` (with ``{key}``) and ``close`` stand around a value: bare text or, where the schema gives another basic
+    type, JSON. ``excludes``: what the text can't hold.
     """
 
-    tags: tuple[tuple[str, str], ...] = ()
-    triggers: tuple[str, ...] = ()
-    separator: str = ""
+    open: str
+    close: str
+    excludes: tuple[str, ...] = ()
+
+
+class Constraints(Struct, frozen=True, kw_only=True):
+    """What makes an engine write only this format: the pieces of xgrammar's structural tags.
+
+    ``tags``: what stands before and after one call's arguments, a pair for each spelling that the model may choose;
+    ``{name}`` is the tool's name, ``{index}`` any number. ``style`` names the arguments' grammar: ``"json"`` or another
+    of xgrammar's (``"qwen_xml"``, ``"glm_xml"``, ...); ``loose`` is that of tools that aren't strict, where it differs.
+    ``separator`` stands between two calls.
+    ``section_open`` and one of ``section_close`` stand around all calls.
+    ``trigger`` begins a call, or the section, in free text, which can't hold ``excludes``. ``once``: a section ends
+    the turn. ``always``: calls are held to the format even where nothing in the request asks for it.
+    A required choice is the list of calls alone (``"listed"``) or text that must come to one (``"triggered"``); a named
+    choice a list that stops after one (``"listed"``), one call (``"alone"``), or one call with the section's markers as
+    parts of its own (``"merged"``). ``lead`` is what models write before a section that they are made to write; None:
+    the section is one tag.
+    """
+
+    tags: tuple[tuple[str, str], ...]
+    trigger: str
     style: str = "json"
+    loose: LooseArguments | None = None
+    separator: str = ""
+    section_open: str = ""
+    section_close: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    once: bool = False
+    always: bool = False
+    required: Literal["listed", "triggered"] = "listed"
+    named: Literal["listed", "alone", "merged"] = "listed"
+    lead: str | None = None
 
 
 class ToolFormat(Struct, frozen=True, kw_only=True):
@@ -168,6 +198,8 @@ class ToolFormat(Struct, frozen=True, kw_only=True):
     ``call_ids``: how ids look in replies: ``"generated"`` (the server's own), ``"counted"`` (Kimi's
     ``functions.<name>:<n>``, n counted over the conversation; the parser writes it as ``native_id``) or
     ``"alphanumeric9"`` (Mistral's nine letters or digits).
+    ``constraints``: how a forced or strict call is constrained; None: a forced one by a plain JSON schema, with the
+    keys of ``forced_keys`` for a call's name and arguments.
     ``signature``: literals of which all stand in the chat template (or are added tokens) of a model of this format;
     ``tool_format = "auto"`` goes by them; empty: never recognised.
     """
@@ -179,6 +211,7 @@ class ToolFormat(Struct, frozen=True, kw_only=True):
     special_tokens: SpecialTokens = "skip"
     call_ids: Literal["generated", "counted", "alphanumeric9"] = "generated"
     constraints: Constraints | None = None
+    forced_keys: tuple[str, str] | None = None
     signature: tuple[str, ...] = ()
     samples: tuple[Sample, ...] = ()
 

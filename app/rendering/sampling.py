@@ -51,7 +51,7 @@ def resolve(
     greedy = temperature == 0
     top_k = int(_value(asked.top_k, defaults, "top_k", 0))
     max_tokens = _max_tokens(asked, defaults, room=max_model_len - prompt_len, max_model_len=max_model_len)
-    structured = constrain(request, tool_format)
+    structured = constrain(request, tool_format, reasoning_format)
     hold_back = max((len(text) for text in asked.stop), default=0) - 1
     return SamplingParams(
         n=asked.n if asked.n != 1 else UNSET,

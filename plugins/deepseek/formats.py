@@ -2,7 +2,7 @@
 
 import msgspec
 
-from app.parsing.format import Elements, NamedJson, ReasoningFormat, Sample, Section, ToolFormat
+from app.parsing.format import Constraints, Elements, NamedJson, ReasoningFormat, Sample, Section, ToolFormat
 
 __all__ = (
     "DEEPSEEK_R1",
@@ -27,6 +27,18 @@ def _section(heads: tuple[str, ...], close: tuple[str, ...]) -> tuple[Section, .
     )
 
 
+def _constraints(head: str, end: str, *, separator: str) -> Constraints:
+    return Constraints(
+        tags=((f"<｜tool▁call▁begin｜>{head}", f"{end}<｜tool▁call▁end｜>"),),
+        trigger="<｜tool▁calls▁begin｜>",
+        separator=separator,
+        section_open="<｜tool▁calls▁begin｜>",
+        section_close=("<｜tool▁calls▁end｜>",),
+        excludes=("<think>", "</think>"),
+        named="merged",
+    )
+
+
 DEEPSEEK_V3 = ToolFormat(
     name="deepseek_v3",
     sections=_section(
@@ -36,6 +48,7 @@ DEEPSEEK_V3 = ToolFormat(
         ),
         ("```<｜tool▁call▁end｜>", "```\n<｜tool▁call▁end｜>", "<｜tool▁call▁end｜>"),
     ),
+    constraints=_constraints("function<｜tool▁sep｜>{name}\n```json\n", "\n```", separator="\n"),
     signature=("<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>", "```json"),
     samples=(
         Sample(
@@ -51,6 +64,7 @@ DEEPSEEK_V3 = ToolFormat(
 DEEPSEEK_V31 = ToolFormat(
     name="deepseek_v31",
     sections=_section(("<｜tool▁call▁begin｜> {name} <｜tool▁sep｜>",), ("<｜tool▁call▁end｜>",)),
+    constraints=_constraints("{name}<｜tool▁sep｜>", "", separator=""),
     signature=("<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>"),
     samples=(
         Sample(
@@ -88,7 +102,7 @@ DEEPSEEK_V3_REASONING = ReasoningFormat(
 )
 
 
-def _dsml(name: str, open: str, close: str) -> ToolFormat:
+def _dsml(name: str, open: str, close: str, tag: str = "invoke", style: str = "deepseek_xml") -> ToolFormat:
     body = Elements(
         heads=('<｜DSML｜ invoke name="{name}">',),
         parameters=('<｜DSML｜ parameter name="{key}" string="{type}">', '<｜DSML｜ parameter name="{key}">'),
@@ -105,6 +119,17 @@ def _dsml(name: str, open: str, close: str) -> ToolFormat:
             Section(open=open, close=(close,), body=body),
             Section(open="<｜DSML｜invoke", lead=True, close=(close,), body=body),
         ),
+        constraints=Constraints(
+            tags=((f'<｜DSML｜{tag} name="{{name}}">\n', f"</｜DSML｜{tag}>\n"),),
+            trigger=open,
+            style=style,
+            section_open=f"{open}\n",
+            section_close=(close,),
+            excludes=("<think>", "</think>"),
+            once=name != "deepseek_v32",
+            named="alone",
+            lead="\n\n",
+        ),
         signature=("｜DSML｜", open.removeprefix("<｜DSML｜").strip(" >")),
         samples=(
             Sample(
@@ -118,7 +143,7 @@ def _dsml(name: str, open: str, close: str) -> ToolFormat:
 
 DEEPSEEK_V32 = _dsml("deepseek_v32", "<｜DSML｜function_calls>", "</｜DSML｜function_calls>")
 DEEPSEEK_V4 = _dsml("deepseek_v4", "<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>")
-DEEPSEEK_V41 = _dsml("deepseek_v41", "<｜DSML｜ calls>", "</｜DSML｜ calls>")
+DEEPSEEK_V41 = _dsml("deepseek_v41", "<｜DSML｜ calls>", "</｜DSML｜ calls>", " invoke", "deepseek_v4_1_xml")
 
 
 def _thinking(name: str) -> ReasoningFormat:

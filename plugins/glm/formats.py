@@ -1,8 +1,10 @@
 """GLM 4.5 to 4.7: the name as first text of the call, then keys and values in turn."""
 
-from app.parsing.format import Elements, ReasoningFormat, Sample, Section, ToolFormat
+import msgspec
 
-__all__ = ("GLM45", "GLM45_REASONING", "GLM47", "GLM47_REASONING")
+from app.parsing.format import Constraints, Elements, LooseArguments, ReasoningFormat, Sample, Section, ToolFormat
+
+__all__ = ("GLM45", "GLM45_REASONING", "GLM47", "GLM47_REASONING", "GLM_CONSTRAINTS")
 
 _SAMPLES = (
     Sample(
@@ -16,6 +18,22 @@ _SAMPLES = (
         calls=(("now", "{}"), ("now", "{}")),
     ),
     Sample(text="The tag <tool_call> opens a call.", content="The tag <tool_call> opens a call."),
+)
+
+
+_EXCLUDES = ("<think>", "</think>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
+GLM_CONSTRAINTS = Constraints(
+    tags=(("<tool_call>{name}", "</tool_call>"),),
+    trigger="<tool_call>",
+    style="glm_xml",
+    loose=LooseArguments(
+        open="<arg_key>{key}</arg_key><arg_value>",
+        close="</arg_value>",
+        excludes=(*_EXCLUDES[:2], "<tool_call>", *_EXCLUDES[2:]),
+    ),
+    excludes=_EXCLUDES,
+    required="triggered",
+    named="alone",
 )
 
 
@@ -36,6 +54,7 @@ def _glm(name: str) -> ToolFormat:
             ),
         ),
         special_tokens="keep",
+        constraints=msgspec.structs.replace(GLM_CONSTRAINTS, always=True),
         signature=("<tool_call>", "</tool_call>", "<arg_key>", "<arg_value>"),
         samples=_SAMPLES,
     )

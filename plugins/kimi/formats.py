@@ -1,6 +1,6 @@
 """Kimi: a section of special tokens around calls whose id carries the name (K2), or elements of open and close (K3)."""
 
-from app.parsing.format import Elements, NamedJson, ReasoningFormat, Sample, Section, ToolFormat
+from app.parsing.format import Constraints, Elements, NamedJson, ReasoningFormat, Sample, Section, ToolFormat
 
 __all__ = ("KIMI_K2", "KIMI_K2_REASONING", "KIMI_K3", "KIMI_K3_REASONING")
 
@@ -22,6 +22,15 @@ KIMI_K2 = ToolFormat(
     ),
     special_tokens="keep",
     call_ids="counted",
+    constraints=Constraints(
+        tags=(("<|tool_call_begin|>functions.{name}:{index}<|tool_call_argument_begin|>", "<|tool_call_end|>"),),
+        trigger="<|tool_calls_section_begin|>",
+        section_open="<|tool_calls_section_begin|>",
+        section_close=("<|tool_calls_section_end|>",),
+        excludes=("<think>", "</think>", "<|tool_call_begin|>"),
+        named="alone",
+        lead="",
+    ),
     signature=("<|tool_calls_section_begin|>", "<|tool_call_argument_begin|>"),
     samples=(
         Sample(

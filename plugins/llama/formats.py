@@ -1,6 +1,6 @@
 """Llama 3 and 4: bare JSON objects, or Python call lists."""
 
-from app.parsing.format import JsonCalls, PythonCalls, Sample, Section, ToolFormat
+from app.parsing.format import Constraints, JsonCalls, PythonCalls, Sample, Section, ToolFormat
 
 __all__ = ("LLAMA3_JSON", "LLAMA4_JSON", "LLAMA4_PYTHONIC", "PYTHONIC")
 
@@ -25,6 +25,13 @@ def _llama_json(name: str) -> ToolFormat:
     return ToolFormat(
         name=name,
         sections=(Section(open="<|python_tag|>", body=body), Section(open="{", bare=True, body=body)),
+        constraints=Constraints(
+            tags=(('{"name": "{name}", "parameters": ', "}"),),
+            trigger='{"name": ',
+            excludes=("<think>", "</think>"),
+            required="triggered",
+            named="alone",
+        ),
         signature=("<|python_tag|>", '{"name": function name, "parameters": dictionary'),
         samples=_JSON_SAMPLES,
     )

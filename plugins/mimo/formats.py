@@ -2,7 +2,7 @@
 
 import msgspec
 
-from app.parsing.format import Elements, Sample, Section, ToolFormat
+from app.parsing.format import Constraints, Elements, Sample, Section, ToolFormat
 from plugins.qwen.formats import QWEN3
 
 __all__ = ("MIMO", "MIMO_REASONING")
@@ -21,6 +21,14 @@ MIMO = ToolFormat(
         Section(open="<function=", lead=True, close=("</tool_call>",), body=_ELEMENTS),
     ),
     special_tokens="keep",
+    constraints=Constraints(
+        tags=(("<tool_call><function={name}>", "</function></tool_call>"),),
+        trigger="<tool_call>",
+        style="qwen_xml",
+        excludes=("<think>", "</think>", "</tool_call>", "<function="),
+        required="triggered",
+        named="alone",
+    ),
     samples=(
         Sample(
             text="ok<tool_call>\n<function=f>\n<parameter=x>\na\n</parameter>\n<parameter=n>2</parameter>\n</function>\n"

@@ -1,6 +1,6 @@
 """MiniMax: invoke and parameter elements in a namespaced tag (M2), or every tag behind a marker (M3)."""
 
-from app.parsing.format import Elements, ReasoningFormat, Sample, Section, ToolFormat
+from app.parsing.format import Constraints, Elements, ReasoningFormat, Sample, Section, ToolFormat
 
 __all__ = (
     "MINIMAX_M2",
@@ -25,6 +25,15 @@ MINIMAX_M2 = ToolFormat(
         ),
     ),
     special_tokens="keep",
+    constraints=Constraints(
+        tags=(('<invoke name="{name}">\n', "</invoke>\n"),),
+        trigger="<minimax:tool_call>",
+        style="minimax_xml",
+        section_open="<minimax:tool_call>\n",
+        section_close=("</minimax:tool_call>",),
+        excludes=("<think>", "</think>"),
+        lead="\n",
+    ),
     signature=("<minimax:tool_call>", "</minimax:tool_call>"),
     samples=(
         Sample(

@@ -17,6 +17,7 @@ MISTRAL = ToolFormat(
     ),
     special_tokens="unless_none",
     call_ids="alphanumeric9",
+    forced_keys=("name", "arguments"),
     signature=("[TOOL_CALLS]",),
     samples=(
         Sample(

@@ -1,6 +1,6 @@
 """PLaMo 3: requests of a name and JSON arguments, every part between tokens of its own."""
 
-from app.parsing.format import NamedJson, ReasoningFormat, Sample, Section, ToolFormat
+from app.parsing.format import Constraints, NamedJson, ReasoningFormat, Sample, Section, ToolFormat
 
 __all__ = ("PLAMO3", "PLAMO3_REASONING")
 
@@ -25,6 +25,12 @@ PLAMO3 = ToolFormat(
             close=(_end("tool_requests"),),
             body=NamedJson(heads=(f"{_HEAD} {_JSON}", _HEAD), close=(_CLOSE, _end("tool_arguments"))),
         ),
+    ),
+    constraints=Constraints(
+        tags=((f"{_HEAD}{_JSON}".replace(" ", ""), _CLOSE),),
+        trigger=_begin("tool_requests"),
+        section_open=_begin("tool_requests"),
+        section_close=(_end("tool_requests"), f"{_end('tool_requests')}<|plamo:tag|>"),
     ),
     signature=(_begin("tool_requests"), _begin("tool_name")),
     samples=(

@@ -1,6 +1,6 @@
 """Qwen's formats: Hermes-style JSON calls, Qwen 3 Coder's elements, and Qwen 3's thinking."""
 
-from app.parsing.format import Elements, JsonCalls, ReasoningFormat, Sample, Section, ToolFormat
+from app.parsing.format import Constraints, Elements, JsonCalls, ReasoningFormat, Sample, Section, ToolFormat
 
 __all__ = ("HERMES", "QWEN3", "QWEN3_CODER")
 
@@ -8,6 +8,13 @@ HERMES = ToolFormat(
     name="hermes",
     sections=(Section(open="<tool_call>", close=("</tool_call>",), body=JsonCalls()),),
     special_tokens="with_tools",
+    constraints=Constraints(
+        tags=(
+            ('<tool_call>\n{"name": "{name}", "arguments": ', "}\n</tool_call>"),
+            ('<tool_call>{"name": "{name}", "arguments": ', "}</tool_call>"),
+        ),
+        trigger="<tool_call>",
+    ),
     signature=("<tool_call>", "</tool_call>", '"arguments"'),
     samples=(
         Sample(text="Just an answer.", content="Just an answer."),
@@ -49,6 +56,14 @@ QWEN3_CODER = ToolFormat(
             ),
         ),
         Section(open="<function=", lead=True, close=("</tool_call>",), body=_ELEMENTS),
+    ),
+    constraints=Constraints(
+        tags=(("<tool_call>\n<function={name}>\n", "\n</function>\n</tool_call>"),),
+        trigger="<tool_call>\n<function=",
+        style="qwen_xml",
+        excludes=("<think>", "</think>"),
+        required="triggered",
+        named="alone",
     ),
     signature=("<tool_call>", "<function=", "<parameter=", "</function>"),
     samples=(

@@ -42,4 +42,4 @@ def test_every_recorded_row_agrees(name: str, served_model: Callable[..., Served
     )
     recorded = shared / "parity" / "render" / f"{name}.jsonl"
     assert rows(recorded)
-    assert list(disagreements(recorded, model, kit(shared))) == []
+    assert list(disagreements(recorded, model, kit(shared), structural=True)) == []

@@ -16,7 +16,9 @@ ELEMENTS = Section(
     open="<t>", body=Elements(heads=("<{name}>",), parameters=("<{key}>",), parameter_close=("</>",), close=())
 )
 FREE = ToolFormat(name="free", sections=(ELEMENTS,))
-LISTED = ToolFormat(name="listed", sections=(Section(open="[CALLS]", body=JsonCalls()),))
+LISTED = ToolFormat(
+    name="listed", sections=(Section(open="[CALLS]", body=JsonCalls()),), forced_keys=("name", "arguments")
+)
 
 
 def constraint(choice: Any, format: ToolFormat | None = FREE, **more: Any) -> StructuredOutputs | None:
