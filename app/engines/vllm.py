@@ -8,13 +8,14 @@ from msgspec.structs import replace
 
 from app.engines.engine import TokenChunk
 from app.engines.worker import WireReply, WorkerFailure, refusal
+from app.multimodal.encoded import EncodedItem
 from app.protocol.generate import Features, GenerateLogprobs, GenerateRequest, StructuredOutputs
 from app.protocol.usage import GenerateUsage, StreamOptions
 
 __all__ = ("VllmWire",)
 
 ID_PREFIX = "generate-tokens-"
-encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder(enc_hook=EncodedItem.to_json).encode
 
 
 class _Choice(Struct):
@@ -84,7 +85,8 @@ def _without_private(request: GenerateRequest) -> Any:
     wanted = request.sampling_params.structured_outputs
     if not isinstance(wanted, StructuredOutputs):
         return request
-    body = msgspec.to_builtins(request)
+    body = msgspec.to_builtins(replace(request, features=None))
+    body["features"] = request.features
     kept = {key: value for key, value in msgspec.to_builtins(wanted).items() if not key.startswith("_")}
     body["sampling_params"]["structured_outputs"] = kept
     return body
