@@ -16,10 +16,27 @@ from litestar.plugins import OpenAPISchemaPlugin
 from app.errors import InvalidRequest
 from app.multimodal.encoded import EncodedItem
 
-__all__ = ("StructDTO", "StructDocs", "UnsupportedMediaType", "decode", "encode", "json_body", "read_body", "reply")
+__all__ = (
+    "MSGPACK",
+    "MSGPACK_TYPES",
+    "TAKES_MSGPACK",
+    "StructDTO",
+    "StructDocs",
+    "UnsupportedMediaType",
+    "content_type",
+    "decode",
+    "encode",
+    "json_body",
+    "read_body",
+    "reply",
+)
 
 T = TypeVar("T")
 encode = msgspec.json.Encoder(enc_hook=EncodedItem.to_json).encode
+MSGPACK = b"application/msgpack"
+TAKES_MSGPACK = {"takes_msgpack": True}
+"""Route option: a body may be msgpack."""
+MSGPACK_TYPES = frozenset({MSGPACK, b"application/x-msgpack", b"application/vnd.msgpack"})
 
 
 def reply(value: Any, *, status: int = 200) -> Response[Any]:
@@ -47,15 +64,20 @@ def decode(decoder: msgspec.json.Decoder[Any], headers: Iterable[tuple[bytes, by
         InvalidRequest: there is no body.
         msgspec.DecodeError: it is no JSON, or not of this shape.
     """
-    for name, value in headers:
-        if name == b"content-type":
-            kind = value.partition(b";")[0].strip().lower()
-            if kind != b"application/json" and not kind.endswith(b"+json"):
-                raise UnsupportedMediaType()
-            break
+    kind = content_type(headers)
+    if kind and kind != b"application/json" and not kind.endswith(b"+json"):
+        raise UnsupportedMediaType()
     if not body or body.isspace():
         raise InvalidRequest("The body is empty; a JSON object is needed.")
     return decoder.decode(body)
+
+
+def content_type(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The body's media type, lower case and without parameters; empty where the request says none."""
+    for name, value in headers:
+        if name == b"content-type":
+            return value.partition(b";")[0].strip().lower()
+    return b""
 
 
 async def read_body(receive: Any) -> bytes:
@@ -71,10 +93,14 @@ async def read_body(receive: Any) -> bytes:
 
 
 class StructDTO(AbstractDTO[T]):
-    """Decode a handler's ``data`` straight into its struct: one pass instead of dicts, then convert."""
+    """Decode a handler's ``data`` straight into its struct: one pass instead of dicts, then convert.
+
+    A handler with the option :data:`TAKES_MSGPACK` takes msgpack too, by the request's content type.
+    """
 
     config = DTOConfig()
     decoders: ClassVar[dict[str, msgspec.json.Decoder[Any]]] = {}
+    packed_decoders: ClassVar[dict[str, msgspec.msgpack.Decoder[Any]]] = {}
 
     @classmethod
     def generate_field_definitions(cls, model_type: type[Any]) -> Generator[DTOFieldDefinition, None, None]:
@@ -96,6 +122,7 @@ class StructDTO(AbstractDTO[T]):
         """Make the handler's decoder once, when the app is built."""
         if field_definition.name == "data":
             cls.decoders[handler_id] = msgspec.json.Decoder(field_definition.annotation)
+            cls.packed_decoders[handler_id] = msgspec.msgpack.Decoder(field_definition.annotation)
 
     @classmethod
     def create_openapi_schema(cls, field_definition: Any, handler_id: str, schema_creator: Any) -> Any:
@@ -104,8 +131,10 @@ class StructDTO(AbstractDTO[T]):
 
     def decode_bytes(self, value: bytes) -> Any:
         """The body as the struct; msgspec's errors reach the exception handlers unchanged."""
-        connection = self.asgi_connection
-        return decode(self.decoders[connection.route_handler.handler_id], connection.scope["headers"], value)
+        handler, headers = self.asgi_connection.route_handler, self.asgi_connection.scope["headers"]
+        if "takes_msgpack" in handler.opt and content_type(headers) in MSGPACK_TYPES:
+            return self.packed_decoders[handler.handler_id].decode(value)
+        return decode(self.decoders[handler.handler_id], headers, value)
 
 
 class StructDocs(OpenAPISchemaPlugin):

@@ -19,10 +19,11 @@ from app.http.errors import send_error
 from app.http.exchange import Exchange, exchange_of
 from app.http.service import Service
 from app.http.shell import Gate, Shell
+from app.http.wire import Body
 
 __all__ = ("JsonRoute", "ShortWay", "short_ways")
 
-Run = Callable[[Service, Any, Exchange], Awaitable[bytes]]
+Run = Callable[[Service, Any, Exchange], Awaitable[bytes | Body]]
 
 
 class JsonRoute(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +47,7 @@ class JsonRoute(msgspec.Struct, frozen=True, kw_only=True):
 
         async def handle(data: Any, request: Request[Any, Any, State], service: NamedDependency[Service]) -> Any:
             exchange = exchange_of(request.scope)
-            return Response(await run(service, data, exchange), media_type=exchange.media_type.decode())
+            return Response(bytes(await run(service, data, exchange)), media_type=exchange.media_type.decode())
 
         handle.__name__ = handle.__qualname__ = run.__name__
         handle.__doc__ = run.__doc__
@@ -89,6 +90,10 @@ class Ending:
             return
         headers = [(b"content-type", exchange.media_type), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
+        if isinstance(body, Body):
+            for chunk in body.chunks():
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            body = b""
         await send({"type": "http.response.body", "body": body})
 
 

@@ -54,8 +54,10 @@ def decode_base64(text: str, *, max_bytes: int, param: str) -> bytes:
         InvalidRequest: it is no base64, or nothing.
         BadMedia: there are more than ``max_bytes`` bytes.
     """
-    if len(text) * 3 // 4 > max_bytes + 2:
-        raise BadMedia(f"This item is larger than {max_bytes} bytes.", param=param)
+    if _size(text) > max_bytes:
+        text = text.translate(_WHITESPACE)
+        if _size(text) > max_bytes:
+            raise BadMedia(f"This item is larger than {max_bytes} bytes.", param=param)
     try:
         return _nonempty(base64.b64decode(text, validate=True), param)
     except (binascii.Error, ValueError):
@@ -68,6 +70,11 @@ def decode_base64(text: str, *, max_bytes: int, param: str) -> bytes:
         return _nonempty(base64.b64decode(body + "=" * (-len(body) % 4)), param)
     except (binascii.Error, ValueError):
         raise InvalidRequest("The data of this URL is not base64.", param=param) from None
+
+
+def _size(text: str) -> int:
+    """Bytes that base64 text without white space stands for."""
+    return (len(text) - text[-2:].count("=")) * 3 // 4
 
 
 def _nonempty(data: bytes, param: str) -> bytes:

@@ -16,6 +16,8 @@ import numpy as np
 from msgspec import Struct
 
 from app.errors import InvalidRequest
+from app.multimodal.encoded import EncodedItem
+from app.multimodal.splice import Piece, ext_header, marked, splice
 
 __all__ = (
     "Batched",
@@ -27,7 +29,9 @@ __all__ = (
     "Value",
     "decode_item",
     "encode_item",
+    "encode_pieces",
     "from_base64",
+    "read_item",
     "to_base64",
 )
 
@@ -46,6 +50,8 @@ ITEM_SIZES = {
 }
 """Bytes of one element, by torch's dtype name without its prefix."""
 MAX_NESTING = 8
+LARGE = 65_536
+"""Tensors from this size on, in bytes, are not copied into an encoding."""
 
 
 class Tensor(Struct, frozen=True):
@@ -124,6 +130,15 @@ def encode_item(fields: Mapping[str, Field]) -> bytes:
     )
 
 
+def encode_pieces(fields: Mapping[str, Field]) -> list[Piece]:
+    """What :func:`encode_item` answers, in pieces: large tensors stand in it as they are, uncopied."""
+    large: list[list[Piece]] = []
+    packed = {
+        name: {"data": _pack(field.data, large), "field": _pack_kind(field.kind)} for name, field in fields.items()
+    }
+    return splice(_encoder.encode(packed), large)
+
+
 def decode_item(data: bytes | memoryview, *, param: str = "features") -> dict[str, Field]:
     """The fields of one item's msgpack bytes.
 
@@ -135,6 +150,22 @@ def decode_item(data: bytes | memoryview, *, param: str = "features") -> dict[st
         return {name: Field(_unpack(one["data"]), _unpack_kind(*one["field"])) for name, one in raw.items()}
     except (msgspec.MsgspecError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InvalidRequest(f"This is not an encoded multimodal item: {error}.", param=param) from None
+
+
+def read_item(value: Any, *, param: str) -> dict[str, Field]:
+    """The fields of an item as a request carries it: base64 text, bytes, or our own :class:`EncodedItem`.
+
+    Raises:
+        InvalidRequest: it is no item; ``param`` names where it stands.
+    """
+    match value:
+        case EncodedItem():
+            return decode_item(value.raw, param=param)
+        case bytes() | memoryview():
+            return decode_item(value, param=param)
+        case str():
+            return decode_item(from_base64(value, param=param), param=param)
+    raise InvalidRequest("A multimodal item is base64 text, or bytes in a msgpack body.", param=param)
 
 
 def to_base64(item: bytes) -> str:
@@ -154,11 +185,15 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(dict[str, dict[str, Any]])
 
 
-def _pack(value: Value) -> Any:
+def _pack(value: Value, large: list[list[Piece]] | None = None) -> Any:
     if isinstance(value, Tensor):
-        return [value.dtype, value.shape, msgspec.msgpack.Ext(TENSOR_EXT, value.data)]
+        size = len(value.data)
+        if large is None or size < LARGE:
+            return [value.dtype, value.shape, msgspec.msgpack.Ext(TENSOR_EXT, value.data)]
+        large.append([value.data])
+        return [value.dtype, value.shape, marked(ext_header(size, TENSOR_EXT))]
     if isinstance(value, Sequence):
-        return [_pack(one) for one in value]
+        return [_pack(one, large) for one in value]
     return value
 
 
@@ -168,7 +203,7 @@ def _unpack(value: Any, depth: int = 0) -> Value:
             dtype, shape, ext = value
             if not isinstance(ext, msgspec.msgpack.Ext) or ext.code != TENSOR_EXT:
                 raise ValueError("a tensor's third element is not an extension of type 3")
-            return Tensor(dtype, tuple(int(n) for n in shape), bytes(ext.data))
+            return Tensor(dtype, tuple(int(n) for n in shape), memoryview(ext.data))
         if depth >= MAX_NESTING:
             raise ValueError("values are nested too deep")
         return [_unpack(one, depth + 1) for one in value]

@@ -18,7 +18,7 @@ from app.multimodal.encoded import EncodedItem
 from app.multimodal.fetch import Fetcher
 from app.multimodal.hashing import Leaf, encoded_leaf, item_hash
 from app.multimodal.image import decode_image, read_header
-from app.multimodal.items import encode_item
+from app.multimodal.items import encode_pieces
 from app.multimodal.processor import Expansion, ItemSize, Pixels, Processor
 from app.multimodal.reference import Media
 from app.settings import MediaSettings
@@ -41,7 +41,7 @@ class PreparedItem(Struct, frozen=True):
     def nbytes(self) -> int:
         """Bytes that it holds in a cache, base64 included."""
         parts = [one for one in (self.item, self.metadata) if one is not None]
-        return 512 + 8 * len(self.expansion.ids) + sum(len(one.raw) * 7 // 3 for one in parts)
+        return 512 + 8 * len(self.expansion.ids) + sum(one.size + one.text_size for one in parts)
 
 
 class MediaPreparation:
@@ -176,9 +176,9 @@ class MediaPreparation:
             if error.param is None:  # a processor knows no request field
                 raise InvalidRequest(error.message, param=media.param) from None
             raise
-        item = EncodedItem(encode_item(fields))
+        item = EncodedItem(encode_pieces(fields))
         light = {name: field for name, field in fields.items() if name in self.processor.metadata}
-        metadata = EncodedItem(encode_item(light)) if light else None
+        metadata = EncodedItem(encode_pieces(light)) if light else None
         return PreparedItem(media.modality, digest, expansion, item, metadata)
 
     def _size(self, source: Any, param: str) -> ItemSize:

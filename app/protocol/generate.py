@@ -108,14 +108,14 @@ class Placeholder(Struct, frozen=True):
 class Features(Struct, kw_only=True):
     """Media of a prompt, per modality; every list has the same item order.
 
-    ``kwargs_data`` and ``mm_metadata`` hold base64 msgpack items (``app.multimodal.items``); a null item is one that
-    the engine is expected to have cached under its hash.
+    ``kwargs_data`` and ``mm_metadata`` hold msgpack items (``app.multimodal.items``): base64 text in JSON, raw bytes in a
+    msgpack body. A null item is one that the engine is expected to have cached under its hash.
     """
 
     mm_hashes: dict[str, list[str]]
     mm_placeholders: dict[str, list[Placeholder]]
-    kwargs_data: dict[str, list[str | None]] | None = None
-    mm_metadata: dict[str, list[str | None]] | None = None
+    kwargs_data: dict[str, list[Any]] | None = None
+    mm_metadata: dict[str, list[Any]] | None = None
 
 
 class ReasoningKwargs(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -36,9 +36,11 @@ def check_parse_context(body: bytes) -> None:
 
     A newer render server may know of things that change the reply; in output mode "derender" they can't be ignored.
     """
-    if b'"derender"' not in body:
+    if b"derender" not in body:
         return
-    found = msgspec.json.decode(body, type=_Context)
+    # A msgpack body is a map of at most 65535 keys; JSON begins with a brace.
+    decoder = msgspec.msgpack if body[:1] >= b"\x80" else msgspec.json
+    found = decoder.decode(body, type=_Context)
     if found.output_mode == "derender" and isinstance(found.parse_context, dict):
         unknown = sorted(found.parse_context.keys() - set(ParseContext.__struct_fields__))
         if unknown:

@@ -7,7 +7,7 @@ from litestar.datastructures import State
 from litestar.di import NamedDependency
 from msgspec import Meta, Struct
 
-from app.http.codec import StructDTO, encode, json_body, reply
+from app.http.codec import TAKES_MSGPACK, StructDTO, encode, json_body, reply
 from app.http.docs import error_replies
 from app.http.errors import fault_body
 from app.http.exchange import exchange_of
@@ -39,7 +39,7 @@ class AbortRequest(Struct, frozen=True, kw_only=True):
     dto=StructDTO,
     return_dto=None,
     tags=["generate"],
-    opt=SCALE_OUT,
+    opt={**SCALE_OUT, **TAKES_MSGPACK},
     responses=error_replies("/inference/v1/generate"),
 )
 async def generate(
@@ -47,7 +47,7 @@ async def generate(
     request: Request[Any, Any, State],
     service: NamedDependency[Service],
 ) -> Response[GenerateResponse]:
-    """Generate from a rendered prompt; takes what a render endpoint answers.
+    """Generate from a rendered prompt; takes what a render endpoint answers, as JSON or as msgpack.
 
     With `stream` the answer is an event stream: one `data:` event per chunk of a choice, then `data: [DONE]`.
     """

@@ -6,11 +6,11 @@ from app.dialects.chat.read import read as read_chat
 from app.dialects.completions.read import read as read_completions
 from app.dialects.messages.read import read as read_messages
 from app.dialects.responses.read import read as read_responses
-from app.http.codec import encode
 from app.http.exchange import Exchange
 from app.http.json_route import JsonRoute
 from app.http.service import Service
 from app.http.shell import SCALE_OUT
+from app.http.wire import Body, written
 from app.models import ServedModel
 from app.protocol.chat import CHAT_EXAMPLE, ChatRequest
 from app.protocol.completions import COMPLETIONS_EXAMPLE, CompletionsRequest
@@ -24,22 +24,22 @@ from app.runs.respond import render
 __all__ = ("ROUTES",)
 
 
-async def render_chat(service: Service, data: ChatRequest, exchange: Exchange) -> bytes:
+async def render_chat(service: Service, data: ChatRequest, exchange: Exchange) -> bytes | Body:
     """Render a chat completions request to the ids, sampling parameters and media that an engine takes."""
     model = service.model(data.model, exchange)
     return await _rendered(model, read_chat(data, model=model, request_id=exchange.client_id), exchange)
 
 
-async def render_completions(service: Service, data: CompletionsRequest, exchange: Exchange) -> bytes:
+async def render_completions(service: Service, data: CompletionsRequest, exchange: Exchange) -> bytes | Body:
     """Render a completions request; the answer is a list with one element a prompt, also for a single one."""
     model = service.model(data.model, exchange)
     inputs = read_completions(data, model=model, request_id=exchange.client_id)
     rendered: list[GenerateRequest] = await asyncio.gather(*(model.renderer.render(item) for item in inputs))
     exchange.tokens_in = sum(len(item.token_ids) for item in rendered)
-    return encode(rendered)
+    return await written(rendered, exchange)
 
 
-async def render_responses(service: Service, data: ResponsesRequest, exchange: Exchange) -> bytes:
+async def render_responses(service: Service, data: ResponsesRequest, exchange: Exchange) -> bytes | Body:
     """Render a responses request; `previous_response_id` and `conversation` need a store."""
     model = service.model(data.model, exchange)
     if service.store is not None and (data.previous_response_id is not None or data.conversation is not None):
@@ -53,20 +53,20 @@ async def render_responses(service: Service, data: ResponsesRequest, exchange: E
             token_exact=service.settings.token_exact,
         )
         exchange.tokens_in = len(found.prompt.token_ids)
-        return encode(found.prompt)
+        return await written(found.prompt, exchange)
     return await _rendered(model, read_responses(data, model=model, request_id=exchange.client_id), exchange)
 
 
-async def render_messages(service: Service, data: MessagesRequest, exchange: Exchange) -> bytes:
+async def render_messages(service: Service, data: MessagesRequest, exchange: Exchange) -> bytes | Body:
     """Render an Anthropic messages request."""
     model = service.model(data.model, exchange)
     return await _rendered(model, read_messages(data, model=model, request_id=exchange.client_id), exchange)
 
 
-async def _rendered(model: ServedModel, given: RenderInput, exchange: Exchange) -> bytes:
+async def _rendered(model: ServedModel, given: RenderInput, exchange: Exchange) -> bytes | Body:
     rendered: GenerateRequest = await model.renderer.render(given)
     exchange.tokens_in = len(rendered.token_ids)
-    return encode(rendered)
+    return await written(rendered, exchange)
 
 
 ROUTES = [

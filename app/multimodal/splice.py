@@ -1,0 +1,46 @@
+"""A value with large byte strings in it to pieces of its encoding, in which those are not copied.
+
+An encoder holds the GIL from its first byte to its last, and grows its buffer by copying; for 17 MB that is a stall of
+the event loop, whatever thread does it. So a large part is encoded as a mark, and the encoding is cut at the marks.
+"""
+
+import secrets
+import struct
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+__all__ = ("MARK", "Piece", "bin_header", "ext_header", "marked", "splice")
+
+Piece = bytes | memoryview
+MARK = secrets.token_bytes(16)
+"""Stands for a part in an encoding; drawn at start-up, so that nobody can write it into a body."""
+
+
+def splice(encoding: bytes, parts: Iterable[Sequence[Piece]]) -> list[Piece]:
+    """The pieces of an encoding in which :data:`MARK` stands for each of ``parts``, in order."""
+    first, *rest = encoding.split(MARK)
+    pieces: list[Piece] = [first]
+    for part, after in zip(parts, rest, strict=True):
+        pieces += part
+        pieces.append(after)
+    return pieces
+
+
+def marked(head: bytes) -> msgspec.Raw:
+    """What an ``enc_hook`` answers for a part whose encoding begins with ``head``."""
+    return msgspec.Raw(head + MARK)
+
+
+def bin_header(size: int) -> bytes:
+    """The msgpack header of a byte string."""
+    if size < 2**8:
+        return struct.pack(">BB", 0xC4, size)
+    if size < 2**16:
+        return struct.pack(">BH", 0xC5, size)
+    return struct.pack(">BI", 0xC6, size)
+
+
+def ext_header(size: int, code: int) -> bytes:
+    """The msgpack header of a large extension (more than 65535 bytes; shorter ones have forms of their own)."""
+    return struct.pack(">BIb", 0xC9, size, code)
