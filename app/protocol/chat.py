@@ -73,7 +73,10 @@ class ChatRequest(TokenFields, frozen=True, kw_only=True):
     tools: Annotated[list[ChatTool] | None, Meta(description="Functions that the model may call.")] = None
     tool_choice: Annotated[
         str | dict[str, Any] | None,
-        Meta(description='none, auto, required or `{"type": "function", "function": {"name": …}}`; auto with tools.'),
+        Meta(
+            description='none, auto, required, `{"type": "function", "function": {"name": …}}` or '
+            '`{"type": "allowed_tools", "allowed_tools": {"mode": …, "tools": […]}}`; auto with tools.'
+        ),
     ] = None
     parallel_tool_calls: Annotated[bool | None, Meta(description="False: one call at most.")] = True
     max_tokens: Annotated[int | None, Meta(description="Output tokens; cut to what the context leaves.")] = None
@@ -103,6 +106,11 @@ class ChatRequest(TokenFields, frozen=True, kw_only=True):
     ] = None
     chat_template_kwargs: Annotated[dict[str, Any] | None, Meta(description="Variables of the template.")] = None
     user: Annotated[str | None, Meta(description="Ignored.")] = None
+    functions: Annotated[Any, Meta(description="Refused, except by render: use `tools`.")] = None
+    function_call: Annotated[Any, Meta(description="Refused, except by render: use `tool_choice`.")] = None
+    modalities: Annotated[Any, Meta(description='`["text"]`; others are refused, except by render.')] = None
+    audio: Annotated[Any, Meta(description="Refused, except by render: only text is written.")] = None
+    web_search_options: Annotated[Any, Meta(description="Refused, except by render.")] = None
 
 
 CHAT_EXAMPLE: dict[str, Any] = {

@@ -140,7 +140,7 @@ class ChatCompletion(Struct, kw_only=True):
     usage: GenerateUsage | None = None
     prompt_logprobs: list[dict[str, Any] | None] | UnsetType | None = UNSET
     prompt_token_ids: list[int] | UnsetType | None = UNSET
-    prompt_text: UnsetType | None = UNSET
+    prompt_text: str | UnsetType | None = UNSET
     kv_transfer_params: dict[str, Any] | UnsetType | None = UNSET
     ec_transfer_params: dict[str, Any] | UnsetType | None = UNSET
     metrics: dict[str, Any] | UnsetType | None = UNSET
@@ -157,7 +157,7 @@ class ChatChunk(Struct, kw_only=True):
     usage: GenerateUsage | UnsetType | None = UNSET
     system_fingerprint: UnsetType | None = UNSET
     prompt_token_ids: list[int] | UnsetType | None = UNSET
-    prompt_text: UnsetType | None = UNSET
+    prompt_text: str | UnsetType | None = UNSET
     metrics: dict[str, Any] | UnsetType | None = UNSET
     kv_transfer_params: dict[str, Any] | UnsetType | None = UNSET
 

@@ -7,7 +7,6 @@
 Without a store, or with ``store: false``, the same path runs and nothing is written.
 """
 
-import hashlib
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -35,6 +34,7 @@ from app.runs.events import Ended, RunEvent, failure
 from app.runs.generate_check import accept
 from app.runs.history import ResolvedInput, as_dicts, conversation_id_of, resolve_input
 from app.runs.run import Run, events
+from app.runs.salt import salted
 from app.runs.sealed import Seal
 from app.runs.state import State
 from app.runs.stored import StoredRun, failure_of, stored
@@ -117,8 +117,7 @@ async def render(
         items = as_list(encode(request.input))
         request = replace(request, input=as_dicts(opened(items, tenant=tenant, seal=seal)))
     given = read(request, model=model, request_id=response_id, history=history)
-    if tenant:
-        given = replace(given, cache_salt=_salt(tenant, given.cache_salt))
+    given = salted(given, tenant)
     prompt = await model.renderer.render(given)
     reused = 0
     if token_exact and resolved.model == model.name and prompt.features is None:
@@ -264,8 +263,3 @@ def _run_event(prepared: Prepared, data: object, sampled: list[int]) -> RunEvent
         items = [Raw(encode(item)) for item in response.output]
         ended = Ended(status=ENDS[data.type], body=encode(response), output=items, exact=exact)
     return RunEvent(sequence, kind, encode(data), ended)
-
-
-def _salt(tenant: str, given: str | None) -> str:
-    """No tenant can find out by timing what another's prompts were, whatever salt it sends."""
-    return hashlib.sha256(f"{tenant}\0{given or ''}".encode()).hexdigest()[:32]

@@ -13,14 +13,14 @@ from typing import Any
 
 from msgspec import UNSET, Struct
 
-from app.derendering.derenderer import Derenderer
+from app.derendering.derenderer import Derenderer, Step
 from app.dialects.writer import Event, Usage, Writer
 from app.engines.engine import TokenChunk
 from app.errors import EngineFailure
 from app.models import ServedModel
 from app.protocol.generate import GenerateRequest
 
-__all__ = ("Run", "events")
+__all__ = ("Run", "Tally", "events", "steps")
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -35,16 +35,39 @@ class Run(Struct, frozen=True, kw_only=True):
     kwargs: Mapping[str, Any]
     sampled: list[int] | None = None
     """Where the first output's ids are noted as the engine gives them."""
+    abort_fails: bool = False
+    """Whether an output that was aborted is a failure: for APIs that have no word for it."""
 
 
 class Tally:
-    """Tokens so far, over all outputs."""
+    """What a run's chunks have told so far beside their text: token counts over all outputs, and facts of the prompt.
+
+    ``prompt_logprobs``, ``kv_transfer_params``, ``ec_transfer_params`` and ``metrics`` are as the engine gave them.
+    """
 
     def __init__(self, prompt: int) -> None:
         self.prompt = prompt
         self.completion: dict[int, int] = {}
         self.reasoning: dict[int, int] = {}
         self.cached: int | None = None
+        self.prompt_logprobs: list[dict[str, Any] | None] | None = None
+        self.kv_transfer_params: dict[str, Any] | None = None
+        self.ec_transfer_params: dict[str, Any] | None = None
+        self.metrics: dict[str, Any] | None = None
+
+    def note(self, chunk: TokenChunk) -> None:
+        """Keep what a chunk says of the prompt and of the run."""
+        if chunk.cached_tokens is not None:
+            self.cached = max(self.cached or 0, chunk.cached_tokens)
+        self.prompt_logprobs = self.prompt_logprobs or chunk.prompt_logprobs
+        self.kv_transfer_params = chunk.kv_transfer_params or self.kv_transfer_params
+        self.ec_transfer_params = chunk.ec_transfer_params or self.ec_transfer_params
+        self.metrics = chunk.metrics or self.metrics
+
+    def count(self, step: Step) -> None:
+        """Take a step's counts."""
+        self.completion[step.index] = step.tokens
+        self.reasoning[step.index] = step.reasoning_tokens
 
     def usage(self) -> Usage:
         """As a writer takes it."""
@@ -56,8 +79,8 @@ class Tally:
         )
 
 
-async def events(run: Run, writer: Writer) -> AsyncGenerator[tuple[Event, Usage], None]:
-    """The reply's events in order, each with the tokens so far; closing the iterator stops the generation.
+async def steps(run: Run, tally: Tally) -> AsyncGenerator[Step, None]:
+    """The run's derendered steps, counted in ``tally``; closing the iterator stops the generation.
 
     A choice that a stop string ends before its engine did is over there; when all are, the engine is stopped.
 
@@ -68,15 +91,13 @@ async def events(run: Run, writer: Writer) -> AsyncGenerator[tuple[Event, Usage]
     count = 1 if request.sampling_params.n is UNSET else request.sampling_params.n
     states = {index: derenderer.start(request.token_ids, run.kwargs) for index in range(count)}
     open_choices = set(states)
-    tally = Tally(len(request.token_ids))
-    for event in writer.start():
-        yield event, tally.usage()
     async with aclosing(_generate(run)) as chunks:
         async for chunk in chunks:
-            if chunk.cached_tokens is not None:
-                tally.cached = max(tally.cached or 0, chunk.cached_tokens)
+            tally.note(chunk)
             if chunk.index not in open_choices:
                 continue
+            if run.abort_fails and chunk.finish_reason == "abort":
+                raise EngineFailure("The generation was aborted.")
             if run.sampled is not None and chunk.index == 0:
                 run.sampled.extend(chunk.token_ids)
             step = derenderer.feed(
@@ -87,17 +108,44 @@ async def events(run: Run, writer: Writer) -> AsyncGenerator[tuple[Event, Usage]
                 finish_reason=chunk.finish_reason,
                 stop_reason=chunk.stop_reason,
             )
-            tally.completion[chunk.index] = step.tokens
-            tally.reasoning[chunk.index] = step.reasoning_tokens
-            usage = tally.usage()
-            for event in writer.feed(step, usage):
-                yield event, usage
+            tally.count(step)
             if step.finish_reason is not None:
                 open_choices.discard(chunk.index)
-                if not open_choices:
-                    break
-    if open_choices:
-        raise EngineFailure("The engine ended the stream before the output was finished.")
+            yield step
+            if not open_choices:
+                return
+    raise EngineFailure("The engine ended the stream before the output was finished.")
+
+
+async def events(
+    run: Run, writer: Writer, *, tally: Tally | None = None, eager: bool = True
+) -> AsyncGenerator[tuple[Event, Usage], None]:
+    """The reply's events in order, each with the tokens so far; closing the iterator stops the generation.
+
+    Args:
+        run: what is generated.
+        writer: writes it in its API's shape.
+        tally: where counts and facts are kept, for a caller that wants them.
+        eager: whether what comes before any output is given before the engine is asked; otherwise with its first
+            chunk, so that its refusal can still be an error reply.
+
+    Raises:
+        EngineFailure: the engine failed, or ended before every choice had finished.
+    """
+    tally = tally or Tally(len(run.request.token_ids))
+    begun = eager
+    if eager:
+        for event in writer.start():
+            yield event, tally.usage()
+    async with aclosing(steps(run, tally)) as found:
+        async for step in found:
+            usage = tally.usage()
+            if not begun:
+                begun = True
+                for event in writer.start():
+                    yield event, usage
+            for event in writer.feed(step, usage):
+                yield event, usage
     usage = tally.usage()
     for event in writer.finish(usage):
         yield event, usage

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from app.derendering.derenderer import Step
 from app.dialects.chat.write import ChatOptions, ChatWriter
 from app.dialects.chat.write import fold as chat_fold
-from app.dialects.completions.write import CompletionOptions, CompletionWriter
+from app.dialects.completions.write import CompletionOptions, CompletionWriter, Echo
 from app.dialects.completions.write import fold as completion_fold
 from app.dialects.writer import ReplyHead, Usage
 from app.parsing.deltas import CallArguments, CallEnd, CallStart, Content, Reasoning
@@ -103,13 +103,16 @@ def test_a_writer_goes_on_from_its_state(pieces, at):
 
 
 def test_completions_echo_and_usage():
-    options = CompletionOptions(include_usage=True, token_ids=True, echo={0: "Once ", 1: "Twice "})
+    options = CompletionOptions(include_usage=True, token_ids=True)
     steps = [
         Step(index=0, deltas=[Content("upon")], token_ids=[1]),
         Step(index=1, finish_reason="stop"),
         Step(index=0, finish_reason="length"),
     ]
-    chunks = written(CompletionWriter(HEAD, options), steps)
+    writer = CompletionWriter(HEAD, options)
+    writer.precede(0, Echo("Once "))
+    writer.precede(1, Echo("Twice "))
+    chunks = written(writer, steps)
     whole = wire(completion_fold(HEAD, chunks))
     assert [(c["text"], c["finish_reason"]) for c in whole["choices"]] == [("Once upon", "length"), ("Twice ", "stop")]
     assert whole["choices"][0]["token_ids"] == [1]

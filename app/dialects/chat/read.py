@@ -14,9 +14,9 @@ from app.dialects.prompt_ids import reused_prompt
 from app.dialects.sampling_fields import read_sampling, read_stream_options
 from app.dialects.template_fields import check_truncation, read_effort, read_mm_payload, read_side
 from app.dialects.tool_choice import ToolChoice, check_tool_choice
-from app.errors import InvalidRequest
+from app.errors import InvalidRequest, Unsupported
 from app.protocol.chat import ChatRequest
-from app.rendering.conversation import Conversation
+from app.rendering.conversation import Conversation, Tool
 from app.rendering.request import NamedTool, RenderInput, SamplingRequest, TemplateOptions
 from app.rendering.sampling_checks import check_sampling
 
@@ -34,8 +34,7 @@ def read(request: ChatRequest, *, model: DialectModel, request_id: str | None = 
     Raises:
         InvalidRequest: a value, or a combination of values, is wrong; ``param`` names the field.
     """
-    tools = read_tools(request.tools)
-    choice = _read_tool_choice(request.tool_choice, has_tools=tools is not None)
+    choice, tools = _read_tool_choice(request.tool_choice, read_tools(request.tools))
     check_tool_choice(choice, tools, model)
     conversation = Conversation(messages=read_messages(request.messages), tools=tools, documents=request.documents)
     stream_options = read_stream_options(request.stream, request.stream_options)
@@ -71,32 +70,66 @@ def read(request: ChatRequest, *, model: DialectModel, request_id: str | None = 
     )
 
 
-def _read_tool_choice(choice: str | Mapping[str, Any] | None, *, has_tools: bool) -> ToolChoice:
-    """The resolved choice: without one, "auto" where there are tools and "none" where there are not."""
+def _read_tool_choice(
+    choice: str | Mapping[str, Any] | None, tools: list[Tool] | None
+) -> tuple[ToolChoice, list[Tool] | None]:
+    """The resolved choice, and the tools that it leaves (``allowed_tools`` narrows them).
+
+    Without a choice it is "auto" where there are tools and "none" where there are not.
+    """
     if choice is None:
-        return "auto" if has_tools else "none"
+        return ("none" if tools is None else "auto"), tools
     if choice == "none":
-        return "none"
-    if not has_tools:
+        return "none", tools
+    if tools is None:
         raise InvalidRequest("`tool_choice` needs `tools`.", param="tool_choice")
     if choice == "auto":
-        return "auto"
+        return "auto", tools
     if choice == "required":
-        return "required"
+        return "required", tools
     if isinstance(choice, Mapping) and choice.get("type") == "function":
-        function = choice.get("function")
-        if not isinstance(function, Mapping):
-            raise InvalidRequest(
-                'A named choice has the form {"type": "function", "function": {"name": "…"}}.',
-                param="tool_choice.function",
-            )
-        name = function.get("name")
-        if not isinstance(name, str) or not name:
-            raise InvalidRequest("A named choice needs the function's name.", param="tool_choice.function.name")
-        return NamedTool(name)
+        return NamedTool(_function_name(choice, "tool_choice")), tools
+    if isinstance(choice, Mapping) and choice.get("type") == "allowed_tools":
+        return _read_allowed(choice.get("allowed_tools"), tools)
+    if isinstance(choice, Mapping) and choice.get("type") == "custom":
+        raise Unsupported("Only tools of the type function are served.", param="tool_choice.type")
     raise InvalidRequest(
         '`tool_choice` is "none", "auto", "required" or an object that names a function.', param="tool_choice"
     )
+
+
+def _function_name(choice: Mapping[str, Any], param: str) -> str:
+    function = choice.get("function")
+    if not isinstance(function, Mapping):
+        raise InvalidRequest(
+            'A named function has the form {"type": "function", "function": {"name": "…"}}.', param=f"{param}.function"
+        )
+    name = function.get("name")
+    if not isinstance(name, str) or not name:
+        raise InvalidRequest("A named choice needs the function's name.", param=f"{param}.function.name")
+    return name
+
+
+def _read_allowed(allowed: Any, tools: list[Tool]) -> tuple[ToolChoice, list[Tool] | None]:
+    param = "tool_choice.allowed_tools"
+    if not isinstance(allowed, Mapping):
+        raise InvalidRequest("Allowed tools are an object with `mode` and `tools`.", param=param)
+    mode, entries = allowed.get("mode", "auto"), allowed.get("tools")
+    if mode not in ("auto", "required"):
+        raise InvalidRequest(f"`{param}.mode` is auto or required.", param=f"{param}.mode")
+    if not isinstance(entries, list) or not entries:
+        raise InvalidRequest("`allowed_tools` needs a list of `tools`.", param=f"{param}.tools")
+    known = {tool.name for tool in tools}
+    names = set()
+    for position, entry in enumerate(entries):
+        place = f"{param}.tools[{position}]"
+        if not isinstance(entry, Mapping):
+            raise InvalidRequest("A tool is an object.", param=place)
+        name = _function_name(entry, place)
+        if name not in known:
+            raise InvalidRequest(f"`tools` has no function '{name}'.", param=f"{place}.function.name")
+        names.add(name)
+    return ("required" if mode == "required" else "auto"), [tool for tool in tools if tool.name in names]
 
 
 def _read_sampling(request: ChatRequest, extra_args: dict[str, Any] | None) -> SamplingRequest:

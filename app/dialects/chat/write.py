@@ -35,14 +35,16 @@ class ChatOptions(Struct, frozen=True, kw_only=True):
     """What of a chat request changes how its reply is written.
 
     ``include_usage`` and ``continuous_usage`` are the stream options; ``token_ids``: the output's ids are told, and
-    ``prompt_token_ids`` with the first chunk; ``forced``: the tool choice was required or named, whose content is ""
-    rather than null.
+    ``prompt_token_ids`` and ``prompt_text`` with the first chunk; ``echo``: text that every choice begins with;
+    ``forced``: the tool choice was required or named, whose content is "" rather than null.
     """
 
     include_usage: bool = False
     continuous_usage: bool = False
     token_ids: bool = False
     prompt_token_ids: list[int] | None = None
+    prompt_text: str | None = None
+    echo: str = ""
     forced: bool = False
 
 
@@ -64,7 +66,7 @@ class ChatWriter:
         events = []
         if step.index not in self._told:
             self._told.append(step.index)
-            role = ChatChunkChoice(index=step.index, delta=ChatDelta(role="assistant", content=""))
+            role = ChatChunkChoice(index=step.index, delta=ChatDelta(role="assistant", content=self._options.echo))
             events.append(Event(None, self._chunk([role], usage)))
         ids = step.token_ids if self._options.token_ids else []
         if step.deltas or step.finish_reason is not None or step.logprobs or ids:
@@ -95,8 +97,11 @@ class ChatWriter:
     def _chunk(self, choices: list[ChatChunkChoice], usage: Usage | None) -> ChatChunk:
         head, options = self._head, self._options
         chunk = ChatChunk(id=head.id, created=head.created, model=head.model, choices=choices)
-        if options.prompt_token_ids is not None and self._first:
-            chunk.prompt_token_ids = options.prompt_token_ids
+        if self._first:
+            if options.prompt_token_ids is not None:
+                chunk.prompt_token_ids = options.prompt_token_ids
+            if options.prompt_text is not None:
+                chunk.prompt_text = options.prompt_text
         self._first = False
         if options.include_usage:
             chunk.usage = usage.wire() if usage is not None and options.continuous_usage else None
@@ -176,9 +181,11 @@ def fold(head: ReplyHead, chunks: Iterable[ChatChunk], options: ChatOptions = Ch
     choices: dict[int, _Open] = {}
     usage: GenerateUsage | None = None
     prompt_ids: list[int] | UnsetType | None = UNSET
+    prompt_text: str | UnsetType | None = UNSET
     for chunk in chunks:
         usage = chunk.usage or usage
         prompt_ids = chunk.prompt_token_ids or prompt_ids
+        prompt_text = chunk.prompt_text or prompt_text
         for piece in chunk.choices:
             _add(choices.setdefault(piece.index, _Open()), piece)
     return ChatCompletion(
@@ -188,6 +195,7 @@ def fold(head: ReplyHead, chunks: Iterable[ChatChunk], options: ChatOptions = Ch
         choices=[_close(index, choices[index], options) for index in sorted(choices)],
         usage=usage,
         prompt_token_ids=prompt_ids,
+        prompt_text=prompt_text,
     )
 
 

@@ -19,22 +19,38 @@ from app.protocol.completions_reply import (
 )
 from app.protocol.usage import GenerateUsage
 
-__all__ = ("CompletionOptions", "CompletionWriter", "completion_logprobs", "completion_text", "fold")
+__all__ = (
+    "CompletionOptions",
+    "CompletionWriter",
+    "Echo",
+    "completion_logprobs",
+    "completion_text",
+    "echo_of",
+    "fold",
+)
 
 
 class CompletionOptions(Struct, frozen=True, kw_only=True):
     """What of a completions request changes how its reply is written.
 
     ``include_usage`` and ``continuous_usage`` are the stream options; ``token_ids``: the output's ids are told, and
-    ``prompt_token_ids`` (by choice index) with a choice's first chunk. ``echo`` holds what precedes each choice's text,
-    by choice index, where the prompt is echoed.
+    ``prompt_token_ids`` (by choice index) with a choice's first chunk.
     """
 
     include_usage: bool = False
     continuous_usage: bool = False
     token_ids: bool = False
     prompt_token_ids: dict[int, list[int]] = {}
-    echo: dict[int, str] = {}
+
+
+class Echo(Struct, frozen=True):
+    """What a choice begins with where the prompt is echoed: its text, and its logprobs where they were asked for."""
+
+    text: str = ""
+    logprobs: CompletionLogprobs | None = None
+
+
+NO_ECHO = Echo()
 
 
 class CompletionWriter:
@@ -44,6 +60,11 @@ class CompletionWriter:
         self._head = head
         self._options = options
         self._begun: list[int] = []
+        self._echoes: dict[int, Echo] = {}
+
+    def precede(self, index: int, echo: "Echo") -> None:
+        """Begin choice ``index`` with its prompt; told before the choice's first step."""
+        self._echoes[index] = echo
 
     def start(self) -> list[Event]:
         """Nothing comes before the text."""
@@ -52,20 +73,21 @@ class CompletionWriter:
     def feed(self, step: Step, usage: Usage | None = None) -> list[Event]:
         """One chunk, if there is anything to say."""
         text = completion_text(step)
-        echo = ""
+        echo = self._echoes.get(step.index, NO_ECHO)
+        before, before_logprobs = "", None
         prompt_ids: list[int] | UnsetType = UNSET
         if step.index not in self._begun:
             prompt_ids = self._options.prompt_token_ids.get(step.index, UNSET)
             self._begun.append(step.index)
-            echo = self._options.echo.get(step.index, "")
+            before, before_logprobs = echo.text, echo.logprobs
         ids = step.token_ids if self._options.token_ids else []
-        if not (text or echo or prompt_ids or step.finish_reason is not None or step.logprobs or ids):
+        if not (text or before or prompt_ids or step.finish_reason is not None or step.logprobs or ids):
             return []
-        shift = len(self._options.echo.get(step.index, ""))
+        logprobs = completion_logprobs(step.logprobs, step.text_offset + len(echo.text))
         choice = CompletionChunkChoice(
             index=step.index,
-            text=echo + text,
-            logprobs=completion_logprobs(step.logprobs, step.text_offset + shift),
+            text=before + text,
+            logprobs=_joined(before_logprobs, logprobs),
             finish_reason=step.finish_reason,
             prompt_token_ids=prompt_ids,
         )
@@ -101,6 +123,30 @@ class CompletionWriter:
         if options.include_usage:
             chunk.usage = usage.wire() if usage is not None and options.continuous_usage else None
         return chunk
+
+
+def echo_of(text: str, prompt: Sequence[Position] | None) -> Echo:
+    """The echo of a prompt.
+
+    Args:
+        text: as it was given, or decoded.
+        prompt: one position a token, or None where no logprobs were asked for. A token that the tokenizer put before
+            the text takes no room in it.
+    """
+    if prompt is None:
+        return Echo(text)
+    logprobs = CompletionLogprobs()
+    offset = 0
+    for number, position in enumerate(prompt):
+        one = completion_logprobs([position], offset)
+        assert one is not None
+        if number == 0:  # nothing precedes the first token
+            one.token_logprobs, one.top_logprobs = [None], [None]
+        _extend(logprobs, one)
+        token = position.sampled.token
+        if text.startswith(token, offset):
+            offset += len(token)
+    return Echo(text, logprobs)
 
 
 def completion_text(step: Step) -> str:
@@ -147,11 +193,8 @@ def fold(head: ReplyHead, chunks: Iterable[CompletionChunk]) -> Completion:
 
 def _add(choice: CompletionChoice, piece: CompletionChunkChoice) -> None:
     if piece.logprobs is not None:
-        whole = choice.logprobs = choice.logprobs or CompletionLogprobs()
-        whole.text_offset += piece.logprobs.text_offset
-        whole.token_logprobs += piece.logprobs.token_logprobs
-        whole.tokens += piece.logprobs.tokens
-        whole.top_logprobs += piece.logprobs.top_logprobs
+        choice.logprobs = choice.logprobs or CompletionLogprobs()
+        _extend(choice.logprobs, piece.logprobs)
     if isinstance(piece.token_ids, list):
         if not isinstance(choice.token_ids, list):
             choice.token_ids = []
@@ -161,3 +204,20 @@ def _add(choice: CompletionChoice, piece: CompletionChunkChoice) -> None:
     choice.finish_reason = piece.finish_reason or choice.finish_reason
     if piece.stop_reason is not UNSET and piece.stop_reason is not None:
         choice.stop_reason = piece.stop_reason
+
+
+def _joined(before: CompletionLogprobs | None, after: CompletionLogprobs | None) -> CompletionLogprobs | None:
+    """The logprobs of two stretches of one text."""
+    if before is None or after is None:
+        return after if before is None else before
+    joined = CompletionLogprobs()
+    _extend(joined, before)
+    _extend(joined, after)
+    return joined
+
+
+def _extend(whole: CompletionLogprobs, piece: CompletionLogprobs) -> None:
+    whole.text_offset += piece.text_offset
+    whole.token_logprobs += piece.token_logprobs
+    whole.tokens += piece.tokens
+    whole.top_logprobs += piece.top_logprobs

@@ -3,7 +3,19 @@
 from typing import Any
 
 from app.http.json_route import JsonRoute
-from app.http.routes import chat, conversations, derender, generate, health, models, render, responses, tokenize
+from app.http.routes import (
+    chat,
+    completions,
+    conversations,
+    derender,
+    generate,
+    health,
+    messages,
+    models,
+    render,
+    responses,
+    tokenize,
+)
 
 __all__ = ("JSON_ROUTES", "ROUTES")
 
@@ -13,6 +25,8 @@ _WHOLE: list[Any] = [
     *models.ROUTES,
     *generate.ROUTES,
     *chat.ROUTES,
+    *completions.ROUTES,
+    *messages.ROUTES,
     *responses.ROUTES,
     *conversations.ROUTES,
 ]

@@ -1,6 +1,5 @@
 """Text and conversations to ids and back: /tokenize, /detokenize, and /v1/messages/count_tokens."""
 
-from app.dialects.messages.read import read_for_counting
 from app.dialects.tokenize import read
 from app.http.codec import encode
 from app.http.exchange import Exchange
@@ -19,6 +18,7 @@ from app.protocol.tokenize import (
 )
 from app.rendering.tokenization import detokenize as text_of
 from app.rendering.tokenization import token_strings, tokenize_conversation, tokenize_text
+from app.runs import messages as runs
 
 __all__ = ("ROUTES",)
 
@@ -48,9 +48,8 @@ async def detokenize(service: Service, data: DetokenizeRequest, exchange: Exchan
 async def count_tokens(service: Service, data: CountTokensRequest, exchange: Exchange) -> bytes:
     """Prompt tokens of an Anthropic messages request."""
     model = service.model(data.model, exchange)
-    rendered = await model.renderer.render(read_for_counting(data, model=model))
-    exchange.tokens_in = len(rendered.token_ids)
-    return encode(TokenCount(input_tokens=len(rendered.token_ids)))
+    exchange.tokens_in = await runs.count_tokens(data, model=model)
+    return encode(TokenCount(input_tokens=exchange.tokens_in))
 
 
 ROUTES = [
