@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from app.parsing.format import ReasoningFormat, Section
-from app.parsing.run import ATTEMPT_LIMIT, Run
+from app.parsing.run import ATTEMPT_LIMIT, SPACE_LIMIT, Run
 from app.parsing.state import CALLS, CONTENT, REASONING, TEXT, State
 
 __all__ = ("CLOSED", "FAILED", "LEFT", "MORE", "BodyMachine", "CustomBody", "Scanner")
@@ -169,7 +169,7 @@ class Scanner:
                     continue
                 if opening.bare and not self._stands_bare(opening, state, text, at):
                     continue
-                if opening.action == "reopen" and (state.written[REASONING] or text[:at].strip()):
+                if opening.action == "reopen" and _begun(state, REASONING, text[:at]):
                     continue
                 if opening.action == "stray" and not state.owed:
                     continue
@@ -195,7 +195,7 @@ class Scanner:
     @staticmethod
     def _stands_bare(opening: _Opening, state: State, text: str, at: int) -> bool:
         before = text[:at]
-        if opening.start_only and (state.written[CONTENT] or state.calls or before.strip()):
+        if opening.start_only and (state.calls or _begun(state, CONTENT, before)):
             return False
         line = before.rfind("\n")
         return (line >= 0 or state.line_start) and not before[line + 1 :].strip()
@@ -253,6 +253,12 @@ class Scanner:
             self._leave(state, len(state.pending) - len(rest))
         else:
             self._revert(run)
+
+
+def _begun(state: State, channel: int, before: str) -> bool:
+    """Whether a channel has text once ``before`` is given out: white space over the limit is text too."""
+    held = len(state.spaces[channel]) + len(before)
+    return state.written[channel] or bool(before.strip()) or held >= SPACE_LIMIT
 
 
 def _trigger(openings: Sequence[_Opening]) -> "re.Pattern[str]":

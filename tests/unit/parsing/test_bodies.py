@@ -33,6 +33,10 @@ class TestReasoning:
         message = read("<think>\na <think> b</think>c", None, "qwen3", size=size)
         assert (message.reasoning, message.content) == ("a <think> b", "c")
 
+    def test_an_opener_after_more_white_space_than_is_held_is_text(self, size):
+        message = read(" " * 1100 + "<think>a</think>b", None, "qwen3", size=size)
+        assert (message.reasoning, message.content) == (" " * 1100 + "<think>a", "b")
+
     def test_content_can_open_reasoning_again(self, size):
         message = read("a</think>b<think>c</think>d", None, "qwen3", size=size)
         assert (message.reasoning, message.content) == ("ac", "bd")
