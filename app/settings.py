@@ -135,6 +135,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Size of a request body."""
     max_queue: int = 1024
     """Requests in work or waiting before the next is answered 429."""
+    keep_alive_s: float = 15
+    """Silence on an event stream after which a comment is sent, so that proxies keep it open; 0: none."""
     plugin_overrides: dict[str, str] = {}
     """``{"isthmus.formats:hermes": "distribution-name"}``: which distribution wins a duplicate name."""
 

@@ -19,7 +19,9 @@ __all__ = ("DONE", "answered")
 DONE = b"data: [DONE]\n\n"
 
 
-async def answered(prepared: Reply, request: Request[Any, Any, State], family: Family) -> Response[Any]:
+async def answered(
+    prepared: Reply, request: Request[Any, Any, State], family: Family, *, keep_alive_s: float
+) -> Response[Any]:
     """Run it: streamed where the request asks for it, else whole. The generation ends with its client.
 
     What fails before the first event is an error reply; later it is an event of the API's own shape, the last one.
@@ -28,6 +30,7 @@ async def answered(prepared: Reply, request: Request[Any, Any, State], family: F
         prepared: what will be said.
         request: its body has been read.
         family: whose shapes events and errors have. OpenAI's streams end with ``data: [DONE]``, Anthropic's do not.
+        keep_alive_s: seconds of silence on a stream after which a comment is sent.
     """
     exchange = exchange_of(request.scope)
     exchange.tokens_in = prepared.prompt_tokens
@@ -39,7 +42,8 @@ async def answered(prepared: Reply, request: Request[Any, Any, State], family: F
         body = fault_body(error, family)
         return _line(Event("error" if family == "anthropic" else None, body)) + done
 
-    return await event_stream(_opened(prepared.events, exchange, done), failed)
+    opening = _opened(prepared.events, exchange, done)
+    return await event_stream(opening, failed, receive=request.receive, keep_alive_s=keep_alive_s)
 
 
 async def _folded(prepared: Reply, exchange: Exchange) -> Any:

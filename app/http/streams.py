@@ -16,8 +16,6 @@ from litestar.response import Stream
 __all__ = ("ClientGone", "event_stream", "unless_gone")
 
 T = TypeVar("T")
-KEEP_ALIVE_S = 15.0
-"""Silence after which a comment is sent, so that proxies keep the connection."""
 COMMENT = b": keep-alive\n\n"
 BEHIND = 256
 """Events that a slow client may lag behind before the source waits for it."""
@@ -32,30 +30,51 @@ class ClientGone(HTTPException):
     detail = "The client closed the request."
 
 
-async def event_stream(opening: Awaitable[AsyncIterator[bytes]], fault: Callable[[Exception], bytes]) -> Response[Any]:
+async def event_stream(
+    opening: Awaitable[AsyncIterator[bytes]],
+    fault: Callable[[Exception], bytes],
+    *,
+    receive: Any = None,
+    keep_alive_s: float = 15,
+) -> Response[Any]:
     """An open event stream.
 
     ``opening`` gives the source once its first event is certain; what it raises until then becomes an ordinary error
-    reply, unless it takes so long that the stream had to be opened to keep the connection.
+    reply, unless it takes so long that the stream had to be opened to keep the connection. It is cancelled when the
+    client leaves before.
 
     Args:
         opening: the source of whole events (``data: ...`` with a blank line).
         fault: an exception to the events that end a stream in the API's own shape. Used only for what the source
             itself did not turn into events.
+        receive: the request's; its body must have been read. None: nobody watches whether the client leaves.
+        keep_alive_s: seconds of silence after which a comment is sent, so that proxies keep the connection; 0: none.
+
+    Raises:
+        ClientGone: it left before the first event.
     """
+    silence = keep_alive_s or None
     starting = asyncio.ensure_future(opening)
+    waited: set[asyncio.Future[Any]] = {starting}
+    if receive is not None:
+        waited.add(asyncio.create_task(_disconnected(receive)))
     try:
-        await asyncio.wait({starting}, timeout=KEEP_ALIVE_S)
+        await asyncio.wait(waited, timeout=silence, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+        elif any(other.done() for other in waited):
+            raise ClientGone()
     except BaseException:
         starting.cancel()
         raise
-    if starting.done():
-        starting.result()
-    return Stream(_relay(starting, fault), media_type="text/event-stream; charset=utf-8", headers=HEADERS)
+    finally:
+        for other in waited - {starting}:
+            other.cancel()
+    return Stream(_relay(starting, fault, silence), media_type="text/event-stream; charset=utf-8", headers=HEADERS)
 
 
 async def _relay(
-    starting: "asyncio.Future[AsyncIterator[bytes]]", fault: Callable[[Exception], bytes]
+    starting: "asyncio.Future[AsyncIterator[bytes]]", fault: Callable[[Exception], bytes], silence: float | None
 ) -> AsyncIterator[bytes]:
     """The events, as many at once as are there; a comment after each long silence."""
     queue: asyncio.Queue[bytes | None] = asyncio.Queue(BEHIND)
@@ -66,7 +85,7 @@ async def _relay(
         while True:
             if queue.empty():
                 try:
-                    async with asyncio.timeout(KEEP_ALIVE_S):
+                    async with asyncio.timeout(silence):
                         event = await queue.get()
                 except TimeoutError:
                     yield COMMENT

@@ -30,12 +30,16 @@ class Ended(Struct, frozen=True, kw_only=True):
 
 
 class RunEvent(Struct, frozen=True):
-    """One event: its ``sequence_number``, its type, its JSON. ``ended`` is set on the last one, and only there."""
+    """One event: its ``sequence_number``, its type, its JSON. ``ended`` is set on the last one, and only there.
+
+    ``tokens`` counts the output so far, where the run's producer knows it.
+    """
 
     sequence: int
     type: str
     data: bytes
     ended: Ended | None = None
+    tokens: int = 0
 
 
 def failure(body: bytes, sequence: int, *, code: str, message: str, error: Exception | None = None) -> list[RunEvent]:

@@ -33,6 +33,7 @@ from app.runs.continuation import continued
 from app.runs.events import Ended, RunEvent, failure
 from app.runs.generate_check import accept
 from app.runs.history import ResolvedInput, as_dicts, conversation_id_of, resolve_input
+from app.runs.reply import require_engine
 from app.runs.run import Run, events
 from app.runs.salt import salted
 from app.runs.sealed import Seal
@@ -158,8 +159,7 @@ async def prepare(
         InvalidRequest: see :func:`render`.
         Conflict: the idempotency key was used for another request.
     """
-    if model.engine is None:
-        raise Unsupported(f"The model '{model.name}' has no engine: it is rendered and derendered here, not run.")
+    require_engine(model)
     if state is None and request.background:
         raise Unsupported("Running in the background needs a store.", param="background")
     response_id = new_id("resp")
@@ -248,11 +248,11 @@ async def _produced(prepared: Prepared) -> AsyncGenerator[RunEvent, None]:
     sampled: list[int] = []
     run = Run(model=model, request=rendered.prompt, derenderer=derenderer, kwargs=kwargs, sampled=sampled)
     async with aclosing(events(run, writer)) as written:
-        async for event, _ in written:
-            yield _run_event(prepared, event.data, sampled)
+        async for event, usage in written:
+            yield _run_event(prepared, event.data, sampled, usage.completion_tokens)
 
 
-def _run_event(prepared: Prepared, data: object, sampled: list[int]) -> RunEvent:
+def _run_event(prepared: Prepared, data: object, sampled: list[int], tokens: int) -> RunEvent:
     kind, sequence = data.type, data.sequence_number  # type: ignore[attr-defined]
     ended = None
     if isinstance(data, ResponseEvent) and data.type in ENDS:
@@ -262,4 +262,4 @@ def _run_event(prepared: Prepared, data: object, sampled: list[int]) -> RunEvent
         exact = ExactIds(prepared.rendered.prompt.token_ids, sampled) if prepared.keep_ids else None
         items = [Raw(encode(item)) for item in response.output]
         ended = Ended(status=ENDS[data.type], body=encode(response), output=items, exact=exact)
-    return RunEvent(sequence, kind, encode(data), ended)
+    return RunEvent(sequence, kind, encode(data), ended, tokens)

@@ -30,7 +30,7 @@ async def chat_completions(
     exchange = exchange_of(request.scope)
     model = service.model(data.model, exchange)
     prepared = await chat(data, model=model, tenant=exchange.tenant, header_id=exchange.client_id)
-    return await answered(prepared, request, "openai")
+    return await answered(prepared, request, "openai", keep_alive_s=service.settings.keep_alive_s)
 
 
 ROUTES: list[Any] = [chat_completions]

@@ -33,7 +33,7 @@ async def messages(
     exchange = exchange_of(request.scope)
     model = service.model(data.model, exchange)
     prepared = await message(data, model=model, tenant=exchange.tenant, header_id=exchange.client_id)
-    return await answered(prepared, request, "anthropic")
+    return await answered(prepared, request, "anthropic", keep_alive_s=service.settings.keep_alive_s)
 
 
 ROUTES: list[Any] = [messages]

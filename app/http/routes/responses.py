@@ -34,6 +34,7 @@ __all__ = ("ROUTES", "state_of")
 
 PATH = "/v1/responses"
 DONE = b"data: [DONE]\n\n"
+BEFORE_OUTPUT = frozenset({"response.created", "response.queued", "response.in_progress", "error"})
 Events = AsyncGenerator[RunEvent, None]
 
 
@@ -78,8 +79,10 @@ async def create_response(
     if not data.background:
         run = stream(begun)
         if data.stream:
-            return await event_stream(_opened(run), _failed)
-        return _json(await unless_gone(request.receive, _folded(run)))
+            silence = service.settings.keep_alive_s
+            opening = _begun(run, exchange)
+            return await event_stream(opening, _failed, receive=request.receive, keep_alive_s=silence)
+        return _json(await unless_gone(request.receive, _folded(run, exchange)))
     if data.stream:
         return await _replayed(service, exchange, begun.opening.id, -1)
     return reply(begun.opening)
@@ -221,15 +224,16 @@ async def _again(found: StoredResponse, data: ResponsesRequest, service: Service
 async def _replayed(service: Service, exchange: Exchange, response_id: str, after: int) -> Response[Any]:
     state = state_of(service)
     events = replay(state.database, state.responses(exchange.tenant), response_id, after=after)
-    return await event_stream(_opened(events), _failed)
+    return await event_stream(_opened(events), _failed, keep_alive_s=service.settings.keep_alive_s)
 
 
-async def _folded(run: Events) -> bytes:
+async def _folded(run: Events, exchange: Exchange) -> bytes:
     """The Response of the last event; a refusal behind it becomes the reply's own error."""
     last: RunEvent | None = None
     async with aclosing(run):
         async for event in run:
             last = event
+            exchange.tokens_out = max(exchange.tokens_out, event.tokens)
     if last is None or last.ended is None:
         raise RuntimeError("the run ended without a last event")
     if last.ended.error is not None:
@@ -241,17 +245,32 @@ class _Terminal(msgspec.Struct):
     response: msgspec.Raw
 
 
+async def _begun(run: Events, exchange: Exchange) -> AsyncIterator[bytes]:
+    """The events as bytes, once the engine has said something: what it refuses before that is an error reply."""
+    before: list[RunEvent] = []
+    async for event in run:
+        before.append(event)
+        if event.ended is not None and event.ended.error is not None:
+            await run.aclose()
+            raise event.ended.error
+        if event.type not in BEFORE_OUTPUT:
+            break
+    return _written(before, run, exchange)
+
+
 async def _opened(run: Events) -> AsyncIterator[bytes]:
     """The events as bytes, once the first is there."""
     first = await anext(run, None)
-    return _written(first, run)
+    return _written([] if first is None else [first], run, None)
 
 
-async def _written(first: RunEvent | None, run: Events) -> AsyncIterator[bytes]:
+async def _written(before: list[RunEvent], run: Events, exchange: Exchange | None) -> AsyncIterator[bytes]:
     async with aclosing(run):
-        if first is not None:
-            yield _sse(first.type, first.data)
+        for event in before:
+            yield _sse(event.type, event.data)
         async for event in run:
+            if exchange is not None:
+                exchange.tokens_out = max(exchange.tokens_out, event.tokens)
             yield _sse(event.type, event.data)
         yield DONE
 
