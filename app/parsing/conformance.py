@@ -188,7 +188,9 @@ def lost_words(text: str, message: Message, syntax: frozenset[str]) -> list[str]
     text = text[: len(text) - max(halves, default=0)]
     for literal in longest:
         text = text.replace(literal, " ")
-    return [word for word in WORD.findall(text) if word not in found]
+    words = [word for word in WORD.findall(text) if word not in found]
+    # literals that overlap leave parts of each other behind
+    return [word for word in words if not any(word in literal for literal in syntax)]
 
 
 def syntax_words(literals: Sequence[str], tool: ToolFormat | None) -> frozenset[str]:
