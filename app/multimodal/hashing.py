@@ -72,7 +72,7 @@ def array_leaf(array: np.ndarray[Any, Any], *, kind: str = "ndarray") -> Leaf:
 
 def item_hash(
     modality: str,
-    item: Leaf | str,
+    item: Leaf | str | list[Any],
     *,
     model_id: str,
     media_io_kwargs: Mapping[str, Any] | None = None,
@@ -80,14 +80,14 @@ def item_hash(
 ) -> str:
     """The hex digest (64 characters) of one item for one model.
 
-    ``item`` is a leaf of this module, or the caller's own uuid: that is the answer as it is, except where processor
-    options are given, which are then hashed together with it.
+    ``item`` is a leaf of this module (or a list that begins with one), or the caller's own uuid: that is the answer as
+    it is, except where processor options are given, which are then hashed together with it.
     """
     if isinstance(item, str) and not mm_processor_kwargs:
         return item
     parts: dict[str, Any] = {modality: item, "model_id": model_id}
     if media_io_kwargs:
-        parts["media_io_kwargs"] = media_io_kwargs
+        parts["media_io_kwargs"] = {modality: media_io_kwargs}
     if mm_processor_kwargs:
         parts["mm_processor_kwargs"] = mm_processor_kwargs
     digest = blake3()

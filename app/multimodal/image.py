@@ -37,13 +37,17 @@ _BROKEN = Exception
 
 
 class ImageHeader(Struct, frozen=True):
-    """An image before its pixels are decoded: upright width and height, format and raw pixel mode."""
+    """An image before its pixels are decoded: upright width and height, format and raw pixel mode.
+
+    ``plain`` says that it is opaque RGB as it stands, so that no decode option changes its pixels.
+    """
 
     width: int
     height: int
     format: str
     mode: str
     orientation: int = 1
+    plain: bool = True
 
 
 def read_header(data: bytes, *, max_pixels: int, param: str) -> ImageHeader:
@@ -96,7 +100,8 @@ def _header(image: Image.Image, data: bytes, max_pixels: int, param: str) -> Ima
     orientation = _orientation(image, data)
     if orientation in _TRANSPOSED:
         width, height = height, width
-    return ImageHeader(width, height, image.format or "", image.mode, orientation)
+    plain = image.mode == "RGB" and "transparency" not in image.info
+    return ImageHeader(width, height, image.format or "", image.mode, orientation, plain)
 
 
 def _orientation(image: Image.Image, data: bytes) -> int:

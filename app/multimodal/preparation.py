@@ -7,6 +7,7 @@ wanted are pixels decoded, in worker threads; a processed item is kept in a cach
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -16,15 +17,16 @@ from app.multimodal import video
 from app.multimodal.cache import ByteCache
 from app.multimodal.encoded import EncodedItem
 from app.multimodal.fetch import Fetcher
-from app.multimodal.hashing import Leaf, encoded_leaf, item_hash
-from app.multimodal.image import decode_image, read_header
+from app.multimodal.hashing import item_hash
 from app.multimodal.items import encode_pieces
-from app.multimodal.processor import Expansion, ItemSize, Pixels, Processor
+from app.multimodal.picture import Picture
+from app.multimodal.processor import Expansion, Processor
 from app.multimodal.reference import Media
 from app.settings import MediaSettings
 
 __all__ = ("MediaPreparation", "PreparedItem")
 
+Source = Picture | video.FrameSequence | video.VideoFile
 IO_OPTIONS = {"image": frozenset({"rgba_background_color"}), "video": frozenset({"num_frames", "fps"})}
 
 
@@ -128,48 +130,47 @@ class MediaPreparation:
             )
         return known if tensors else PreparedItem(known.modality, known.hash, known.expansion)
 
-    async def _source(
-        self, media: Media, options: Mapping[str, Any], io: Mapping[str, Any]
-    ) -> "bytes | video.FrameSequence | video.VideoFile":
+    async def _source(self, media: Media, options: Mapping[str, Any], io: Mapping[str, Any]) -> Source:
         limit, param = self._settings.max_bytes, media.param
+        count, fps = (int(io["num_frames"]) if "num_frames" in io else None), io.get("fps")
         if media.frames:
-            frames = await asyncio.gather(*(self._fetcher.fetch(url, param=param) for url in media.frames))
-            return video.FrameSequence(tuple(frames))
+            urls = media.frames[:count]
+            frames = await asyncio.gather(*(self._fetcher.fetch(url, param=param) for url in urls))
+            return video.FrameSequence(tuple(frames), fps or 1.0)
         url = media.url or ""
         if media.modality == "video" and video.is_frame_sequence(url):
-            return video.frame_sequence(url, max_bytes=limit, param=param)
+            run = asyncio.get_running_loop().run_in_executor
+            read = partial(video.frame_sequence, url, max_bytes=limit, param=param, count=count, fps=fps)
+            return await run(self._executor, read)
         data = await self._fetcher.fetch(url, param=param)
         if media.modality == "video":
             wanted = {**options, **io}
-            return video.VideoFile(data, lambda total, fps: self.processor.sample(total, fps, wanted))
-        return data
+            return video.VideoFile(data, lambda total, rate: self.processor.sample(total, rate, wanted))
+        return Picture(data)
 
-    def _hash(self, media: Media, source: Any, options: Mapping[str, Any], io: Mapping[str, Any]) -> str:
-        if self._settings.alpha_background != MediaSettings().alpha_background:
-            io = {"rgba_background_color": list(self._settings.alpha_background), **io}
-        leaf: Leaf | str
-        if media.uuid:
-            leaf = media.uuid
-        elif isinstance(source, video.FrameSequence):
-            leaf = encoded_leaf("video", b",".join(source.frames), options={"sizes": [len(f) for f in source.frames]})
-        else:
-            leaf = encoded_leaf(media.modality, source.data if isinstance(source, video.VideoFile) else source)
-        return item_hash(media.modality, leaf, model_id=self._model_id, media_io_kwargs=io, mm_processor_kwargs=options)
+    def _hash(self, media: Media, source: Source, options: Mapping[str, Any], io: Mapping[str, Any]) -> str:
+        content = media.uuid or source.content(
+            background=self._background(io), max_pixels=self._settings.max_pixels, param=media.param
+        )
+        return item_hash(
+            media.modality, content, model_id=self._model_id, media_io_kwargs=io, mm_processor_kwargs=options
+        )
 
     def _process(
         self,
         media: Media,
-        source: Any,
+        source: Source,
         digest: str,
         tensors: bool,
         options: Mapping[str, Any],
         io: Mapping[str, Any],
     ) -> PreparedItem:
+        limit, param = self._settings.max_pixels, media.param
         try:
             if not tensors:
-                size = self._size(source, media.param)
+                size = source.size(max_pixels=limit, param=param)
                 return PreparedItem(media.modality, digest, self.processor.expand(media.modality, size, options))
-            pixels = self._pixels(source, io, media.param)
+            pixels = source.pixels(max_pixels=limit, background=self._background(io), param=param)
             expansion = self.processor.expand(media.modality, pixels.size, options)
             fields = self.processor.process(media.modality, pixels, options)
         except InvalidRequest as error:
@@ -181,23 +182,9 @@ class MediaPreparation:
         metadata = EncodedItem(encode_pieces(light)) if light else None
         return PreparedItem(media.modality, digest, expansion, item, metadata)
 
-    def _size(self, source: Any, param: str) -> ItemSize:
-        limit = self._settings.max_pixels
-        if isinstance(source, bytes):
-            header = read_header(source, max_pixels=limit, param=param)
-            return ItemSize(header.width, header.height)
-        size: ItemSize = source.size(max_pixels=limit, param=param)
-        return size
-
-    def _pixels(self, source: Any, io: Mapping[str, Any], param: str) -> Pixels:
+    def _background(self, io: Mapping[str, Any]) -> tuple[int, int, int]:
         red, green, blue = io.get("rgba_background_color") or self._settings.alpha_background
-        color = (red, green, blue)
-        limit = self._settings.max_pixels
-        if isinstance(source, bytes):
-            image = decode_image(source, max_pixels=limit, background=color, param=param)
-            return Pixels(ItemSize(*image.size), [image])
-        pixels: Pixels = source.pixels(max_pixels=limit, background=color, param=param)
-        return pixels
+        return red, green, blue
 
     def _check_counts(self, media: Sequence[Media]) -> None:
         counts: dict[str, int] = {}

@@ -4,6 +4,7 @@ A sequence is a data URL of type ``video/jpeg`` (or png, webp) whose base64 fram
 one frame a second, sampled already.
 """
 
+import binascii
 import io
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from PIL import Image
 
 from app.errors import InvalidRequest, Unsupported
 from app.multimodal import data_url
+from app.multimodal.hashing import Leaf, array_leaf, encoded_leaf
 from app.multimodal.image import decode_image, read_header
 from app.multimodal.processor import ItemSize, Pixels
 
@@ -35,6 +37,25 @@ class FrameSequence(Struct, frozen=True):
     frames: tuple[bytes, ...]
     fps: float = 1.0
 
+    def content(self, *, background: tuple[int, int, int], max_pixels: int, param: str) -> list[Any]:
+        """For the hash: the frames as comma-joined base64, or their pixels where those are smaller; and their times."""
+        text = b",".join(binascii.b2a_base64(frame, newline=False) for frame in self.frames)
+        size = self.size(max_pixels=max_pixels, param=param)
+        leaf = encoded_leaf("video", text)
+        if size.frames * size.height * size.width * 3 < len(text):
+            pixels = self.pixels(max_pixels=max_pixels, background=background, param=param)
+            leaf = array_leaf(pixels.array(), kind="video")
+        count = len(self.frames)
+        times = {
+            "total_num_frames": count,
+            "fps": float(self.fps),
+            "duration": count / self.fps,
+            "video_backend": "jpeg_sequence",
+            "frames_indices": list(range(count)),
+            "do_sample_frames": False,
+        }
+        return [leaf, times]
+
     def size(self, *, max_pixels: int, param: str) -> ItemSize:
         """From the frames' headers; raises InvalidRequest where they differ in size."""
         headers = [read_header(frame, max_pixels=max_pixels, param=param) for frame in self.frames]
@@ -53,17 +74,24 @@ class FrameSequence(Struct, frozen=True):
         )
 
 
-def frame_sequence(url: str, *, max_bytes: int, param: str) -> FrameSequence:
-    """The frames of a ``data:video/jpeg`` URL; raises InvalidRequest, or BadMedia over ``max_bytes`` bytes in all."""
+def frame_sequence(
+    url: str, *, max_bytes: int, param: str, count: int | None = None, fps: float | None = None
+) -> FrameSequence:
+    """The frames of a ``data:video/jpeg`` URL, the first ``count`` of them, at ``fps`` frames per second.
+
+    Raises:
+        InvalidRequest: a frame is no base64, or there are too many.
+        BadMedia: they have more than ``max_bytes`` bytes in all.
+    """
     _, payload = data_url.split(url, param=param)
-    parts = payload.split(",")
+    parts = payload.split(",")[:count]
     if len(parts) > MAX_FRAMES:
         raise InvalidRequest(f"A video may have at most {MAX_FRAMES} frames.", param=param)
     frames = []
     for part in parts:
         frames.append(data_url.decode_base64(part, max_bytes=max_bytes, param=param))
         max_bytes -= len(frames[-1])
-    return FrameSequence(tuple(frames))
+    return FrameSequence(tuple(frames), fps or 1.0)
 
 
 class VideoFile(Struct, frozen=True):
@@ -71,6 +99,10 @@ class VideoFile(Struct, frozen=True):
 
     data: bytes
     sample: Sample
+
+    def content(self, *, background: tuple[int, int, int], max_pixels: int, param: str) -> Leaf:
+        """For the hash: the file as it was sent."""
+        return encoded_leaf("video", self.data)
 
     def size(self, *, max_pixels: int, param: str) -> ItemSize:
         """From the container's headers where they count the frames; no frame is decoded then."""

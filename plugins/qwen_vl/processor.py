@@ -66,7 +66,8 @@ class Geometry(Struct, frozen=True):
             if edges.get(key) is not None and not (isinstance(edges[key], int) and edges[key] > 0):
                 raise InvalidRequest(f"`{key}` must be a positive number of pixels.", param="mm_processor_kwargs")
         found = Geometry.read(edges, self)
-        if found.min_pixels > found.max_pixels:
+        both = {"min_pixels", "max_pixels"} <= bounds.keys() or {"shortest_edge", "longest_edge"} <= size.keys()
+        if both and found.min_pixels > found.max_pixels:
             raise InvalidRequest("`min_pixels` is above `max_pixels`.", param="mm_processor_kwargs")
         return found
 
@@ -124,10 +125,11 @@ class Qwen2VLProcessor:
         name, grid_name = (
             ("pixel_values", "image_grid_thw") if modality == "image" else ("pixel_values_videos", "video_grid_thw")
         )
-        return {
+        fields = {
             name: Field(Tensor.of(patches), Flat((((0, len(patches), None),),))),
             grid_name: Field(Tensor.of(np.array([t, h, w], np.int64)), Batched(keep_on_cpu=True)),
-        } | (self._video_fields(pixels.size, geometry, options) if modality == "video" else {})
+        }
+        return fields if modality == "image" else self._timed(fields, pixels.size, geometry)
 
     def sample(self, total: int, fps: float, options: Mapping[str, Any]) -> list[int]:
         """Frames spread evenly at the processor's own rate, an even number of them where there are enough."""
@@ -135,8 +137,9 @@ class Qwen2VLProcessor:
         count = max(1, min(max(wanted, self._min_frames), self._max_frames, total))
         return [int(i) for i in np.linspace(0, total - 1, count).round()]
 
-    def _video_fields(self, size: ItemSize, geometry: Geometry, options: Mapping[str, Any]) -> dict[str, Field]:
-        return {}
+    def _timed(self, fields: dict[str, Field], size: ItemSize, geometry: Geometry) -> dict[str, Field]:
+        """A video's fields with those that say when its frames were."""
+        return fields
 
     def _geometry(self, modality: str, options: Mapping[str, Any]) -> Geometry:
         refuse_options({key: options[key] for key in options if key not in OPTIONS}, ", ".join(sorted(OPTIONS)))
@@ -161,9 +164,9 @@ class Qwen2VLProcessor:
 class Qwen25VLProcessor(Qwen2VLProcessor):
     """Qwen2.5-VL: as Qwen2-VL, and videos say how many seconds a step of their grid lasts."""
 
-    def _video_fields(self, size: ItemSize, geometry: Geometry, options: Mapping[str, Any]) -> dict[str, Field]:
+    def _timed(self, fields: dict[str, Field], size: ItemSize, geometry: Geometry) -> dict[str, Field]:
         seconds = np.array(geometry.temporal / (size.fps or 24.0), "<f4")
-        return {"second_per_grid_ts": Field(_bfloat16(seconds), Batched(keep_on_cpu=True))}
+        return fields | {"second_per_grid_ts": Field(_bfloat16(seconds), Batched(keep_on_cpu=True))}
 
 
 class Qwen3VLProcessor(Qwen2VLProcessor):
@@ -198,9 +201,9 @@ class Qwen3VLProcessor(Qwen2VLProcessor):
             max_pixels=geometry.max_pixels,
         )
 
-    def _video_fields(self, size: ItemSize, geometry: Geometry, options: Mapping[str, Any]) -> dict[str, Field]:
+    def _timed(self, fields: dict[str, Field], size: ItemSize, geometry: Geometry) -> dict[str, Field]:
         steps = -(-size.frames // geometry.temporal)
-        return {"timestamps": Field(timestamps(size, steps, geometry.temporal), Batched(keep_on_cpu=True))}
+        return {"timestamps": Field(timestamps(size, steps, geometry.temporal), Batched(keep_on_cpu=True)), **fields}
 
 
 def timestamps(size: ItemSize, steps: int, temporal: int) -> list[float]:

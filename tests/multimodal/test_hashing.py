@@ -1,5 +1,6 @@
 """Item hashes: the formula's worked example, and no two different items with one hash (B79)."""
 
+import base64
 import struct
 
 import numpy as np
@@ -7,8 +8,12 @@ import pytest
 from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from app.multimodal.hashing import array_leaf, encoded_leaf, item_hash, value
+from app.multimodal.picture import Picture
+from app.multimodal.video import FrameSequence
+from tests.multimodal.pictures import encoded, noise
 
 
 def test_the_worked_example():
@@ -21,6 +26,39 @@ def test_the_worked_example():
     message = framed("image") + b"\x03" + framed("image") + b"\x03" + framed(data)
     message += framed("model_id") + b"\x03" + framed("/path/of/model")
     assert item_hash("image", encoded_leaf("image", data), model_id="/path/of/model") == blake3(message).hexdigest()
+
+
+LIMITS = {"background": (255, 255, 255), "max_pixels": 10**6, "param": "p"}
+
+
+def framed(raw):
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def test_an_image_that_is_converted_is_hashed_with_the_options_of_that():
+    """As vLLM 0.33 answers for palette, grey and transparent images."""
+    opaque, grey = (encoded(noise(8, 8).convert(mode)) for mode in ("RGB", "L"))
+    assert Picture(opaque).content(**LIMITS) == encoded_leaf("image", opaque)
+    white = b"\x01" + struct.pack("<Q", 3) + 3 * (b"\x03" + framed(struct.pack("<q", 255)))
+    options = b"\x02" + struct.pack("<Q", 2) + framed(b"image_mode") + b"\x03" + framed(b"RGB")
+    options += framed(b"rgba_background_color") + white
+    both = b"\x02" + struct.pack("<Q", 2) + framed(b"io_config") + options + framed(b"data") + b"\x03" + framed(grey)
+    assert Picture(grey).content(**LIMITS) == framed(b"image") + both
+
+
+def test_frames_are_hashed_as_sent_with_their_times():
+    """As vLLM 0.33 answers for ``data:video/jpeg``: the base64 text, or the pixels where those are fewer bytes."""
+    frames = tuple(encoded(noise(8, 8, seed), "JPEG") for seed in range(2))
+    leaf, times = FrameSequence(frames, 2.0).content(**LIMITS)
+    pixels = FrameSequence(frames).pixels(**LIMITS).array()
+    assert leaf == array_leaf(pixels, kind="video")
+    assert list(times.items()) == [
+        ("total_num_frames", 2), ("fps", 2.0), ("duration", 1.0), ("video_backend", "jpeg_sequence"),
+        ("frames_indices", [0, 1]), ("do_sample_frames", False),
+    ]  # fmt: skip
+    large = tuple(encoded(Image.new("RGB", (200, 200), color), "JPEG") for color in ("red", "blue"))
+    leaf, _ = FrameSequence(large).content(**LIMITS)
+    assert leaf == encoded_leaf("video", b",".join(base64.b64encode(frame) for frame in large))
 
 
 leaves = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.text() | st.binary()

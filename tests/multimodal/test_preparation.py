@@ -107,6 +107,9 @@ def test_video_frames():
         assert list(fields) == ["pixel_values_videos", "video_grid_thw", "second_per_grid_ts"]
         assert fields["video_grid_thw"].data.array()[0] == 2
         assert fields["second_per_grid_ts"].data.array() == 2.0
+    (few,) = prepare([Media("video", url)], io_options={"video": {"num_frames": 2, "fps": 4}})
+    assert decode_item(few.item.raw)["second_per_grid_ts"].data.array() == 0.5
+    assert few.expansion.length < one.expansion.length and few.hash != one.hash
     (one,) = prepare([Media("video", url)], kind=qwen.Qwen3VLProcessor)
     text = bytes(token for token in one.expansion.ids if token > 4).decode()
     assert text == "<0.5 seconds><2.0 seconds>"
