@@ -40,19 +40,26 @@ class Binding(Struct, frozen=True):
     """The token that begins a turn in the prompt, where the format has one."""
 
 
-_bindings: OrderedDict[tuple[int, int, int, bool], tuple[Binding, object]] = OrderedDict()
+_bindings: OrderedDict[tuple[int, int, int, bool, bool], tuple[Binding, object]] = OrderedDict()
 BINDINGS_KEPT = 256
 
 
 def bound(
-    tool: ToolFormat | None, reasoning: ReasoningFormat | None, tokenizer: Tokenizer, reads_calls: bool
+    tool: ToolFormat | None,
+    reasoning: ReasoningFormat | None,
+    tokenizer: Tokenizer,
+    reads_calls: bool,
+    spelled: bool = False,
 ) -> Binding:
-    """The binding of a pair to a vocabulary, remembered: a stateless derender asks for it at every chunk."""
-    key = (id(tool), id(reasoning), id(tokenizer), reads_calls)
+    """The binding of a pair to a vocabulary, remembered: a stateless derender asks for it at every chunk.
+
+    ``spelled`` as in :class:`~app.parsing.markers.Markers`.
+    """
+    key = (id(tool), id(reasoning), id(tokenizer), reads_calls, spelled)
     known = _bindings.get(key)
     if known is not None:
         return known[0]
-    binding = _bind(tool, reasoning, tokenizer, reads_calls)
+    binding = _bind(tool, reasoning, tokenizer, reads_calls, spelled)
     # what the key's ids stand for is kept with it, so that no other object can get one of them
     _bindings[key] = (binding, (tool, reasoning, tokenizer))
     while len(_bindings) > BINDINGS_KEPT:
@@ -61,12 +68,17 @@ def bound(
 
 
 def _bind(
-    tool: ToolFormat | None, reasoning: ReasoningFormat | None, tokenizer: Tokenizer, reads_calls: bool
+    tool: ToolFormat | None,
+    reasoning: ReasoningFormat | None,
+    tokenizer: Tokenizer,
+    reads_calls: bool,
+    spelled: bool,
 ) -> Binding:
     suffixed = any(format is not None and format.suffixed for format in (tool, reasoning))
     literals = list(tool_literals(tool)) if tool else []
-    markers = Markers(tokenizer, literals, reasoning_literals(reasoning), suffixed=suffixed)
     harmony = _harmony(tool, reasoning)
+    spelled = spelled and harmony is None
+    markers = Markers(tokenizer, literals, reasoning_literals(reasoning), suffixed=suffixed, spelled=spelled)
     if harmony is not None:
         start_token = next((i for i, text in markers.text.items() if text == harmony.start), None)
         return Binding(HarmonyScanner(harmony, markers.encode, reads_calls), markers, start_token)

@@ -140,8 +140,10 @@ def make_parser(
         history_tool_calls: how many calls the conversation already holds (Kimi counts its ids over them).
     """
     reads_calls = bool(tools) and tool_choice != "none" and tool_format is not None
-    binding = bound(tool_format, reasoning_format, tokenizer, reads_calls)
-    if reads_calls and tool_format is not None and tool_format.constraints is None:
+    tagged = tool_format is not None and tool_format.constraints is not None
+    forced = tool_choice not in (None, "auto", "none")
+    binding = bound(tool_format, reasoning_format, tokenizer, reads_calls, spelled=reads_calls and tagged and forced)
+    if reads_calls and tool_format is not None and not tagged:
         binding = with_forced(binding, tool_format, reasoning_format, tool_choice)
     counted = tool_format is not None and tool_format.call_ids == "counted"
     request = RequestContext(

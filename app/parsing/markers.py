@@ -25,13 +25,21 @@ class Markers:
         calls: every literal of the tool format, heads included.
         reasoning: every literal of the reasoning format.
         suffixed: an added token counts without ``:word`` before its ``>``.
+        spelled: calls' markers count however they are written. A grammar knows text and no tokens: what it makes a
+            model write may be spelled in ordinary ones.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, calls: Iterable[str], reasoning: Iterable[str], *, suffixed: bool = False
+        self,
+        tokenizer: Tokenizer,
+        calls: Iterable[str],
+        reasoning: Iterable[str],
+        *,
+        suffixed: bool = False,
+        spelled: bool = False,
     ) -> None:
         self.by_id: dict[int, str] = {}
-        """Token id to its surrogate."""
+        """Token id to its surrogate, or to its text where calls' markers are spelled."""
         self.text: dict[int, str] = {}
         """Token id to its text."""
         self._put_back: dict[str, str] = {}
@@ -42,6 +50,9 @@ class Markers:
             if not content.strip():
                 continue
             if any(content in literal for literal in calls):
+                if spelled and not any(content in literal for literal in reasoning):
+                    self.by_id[token_id], self.text[token_id] = content, token.content
+                    continue
                 base = 0xD800
             elif any(content in literal for literal in reasoning):
                 base = 0xDC00
