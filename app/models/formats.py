@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from app.errors import StartupError
-from app.parsing.format import ReasoningFormat, ToolFormat
+from app.parsing.format import CustomBody, ReasoningFormat, ToolFormat
 from app.parsing.recognise import recognise
 
 __all__ = ("Plugins", "choose_format", "format_literals")
@@ -36,6 +36,8 @@ def format_literals(value: Any) -> Iterator[str]:
     elif isinstance(value, Mapping):
         for item in value.values():
             yield from format_literals(item)
+    elif isinstance(value, CustomBody):
+        yield from value.literals
     elif isinstance(value, Struct):
         for name in value.__struct_fields__:
             if name not in ("name", "samples", "signature"):

@@ -1,8 +1,8 @@
 """What stands between two calls of a section: the next head, a closer, or text."""
 
+from app.parsing.body import CLOSED, FAILED, LEFT, MORE
 from app.parsing.heads import Heads, Literals, Match
 from app.parsing.run import SPACE_LIMIT, Run
-from app.parsing.scanner import CLOSED, FAILED, LEFT, MORE
 
 __all__ = ("between_calls", "skip_gap", "skip_space")
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from app.parsing.body import BodyMachine
 from app.parsing.elements_body import ElementsBody
 from app.parsing.format import (
-    Body,
+    CustomBody,
     Elements,
     HarmonyMessages,
     JsonCalls,
@@ -25,7 +26,7 @@ from app.parsing.literal_body import LiteralBody
 from app.parsing.markers import Markers
 from app.parsing.named_json_body import NamedJsonBody
 from app.parsing.python_body import PythonBody
-from app.parsing.scanner import BodyMachine, CustomBody, Scanner
+from app.parsing.scanner import Scanner
 from app.tokenizing.tokenizer import Tokenizer
 
 __all__ = ("Binding", "bound", "reasoning_literals", "tool_literals", "with_forced")
@@ -101,7 +102,7 @@ def with_forced(binding: Binding, tool: ToolFormat, reasoning: ReasoningFormat |
 
 
 def _bind_body(section: Section, markers: Markers) -> BodyMachine:
-    body: Body | CustomBody = section.body
+    body = section.body
     encode = markers.encode
     close = tuple(encode(literal) for literal in section.close)
     if isinstance(body, JsonCalls):
@@ -155,7 +156,7 @@ def _harmony(tool: ToolFormat | None, reasoning: ReasoningFormat | None) -> Harm
 def tool_literals(tool: ToolFormat) -> Iterator[str]:
     """Every literal of a tool format, head templates with their fields."""
     for section in tool.sections:
-        body: Body | CustomBody = section.body
+        body = section.body
         yield section.open
         yield from section.close
         if isinstance(body, NamedJson):

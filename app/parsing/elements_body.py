@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable
 
 from app.parsing.between import between_calls, skip_space
+from app.parsing.body import FAILED, MORE
 from app.parsing.format import Elements
 from app.parsing.heads import Heads, Literals
 from app.parsing.run import SPACE_LIMIT, Run
-from app.parsing.scanner import FAILED, MORE
 from app.parsing.schema_values import ANY, STRING, as_json, half_json, quote
 
 __all__ = ("ElementsBody",)

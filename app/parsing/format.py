@@ -21,9 +21,12 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
+from app.parsing.body import CustomBody
+
 __all__ = (
     "Body",
     "Constraints",
+    "CustomBody",
     "Elements",
     "HarmonyMessages",
     "JsonCalls",
@@ -142,7 +145,7 @@ class Section(Struct, frozen=True, kw_only=True):
     """
 
     open: str
-    body: Body
+    body: Body | CustomBody
     close: tuple[str, ...] = ()
     bare: bool = False
     lead: bool = False

@@ -4,11 +4,11 @@ import json
 import re
 
 from app.parsing.between import skip_gap, skip_space
+from app.parsing.body import CLOSED, FAILED, LEFT, MORE
 from app.parsing.format import JsonCalls
 from app.parsing.heads import Literals
 from app.parsing.json_value import BROKEN, DONE, decode_string, read_string, unescape, walk
 from app.parsing.run import Run
-from app.parsing.scanner import CLOSED, FAILED, LEFT, MORE
 
 __all__ = ("JsonBody",)
 

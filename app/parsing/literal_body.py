@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable
 
 from app.parsing.between import between_calls, skip_gap, skip_space
+from app.parsing.body import CLOSED, FAILED, LEFT, MORE
 from app.parsing.format import LiteralCalls
 from app.parsing.heads import Heads, Literals
 from app.parsing.run import Run
-from app.parsing.scanner import CLOSED, FAILED, LEFT, MORE
 from app.parsing.schema_values import PYTHON_WORDS, as_json, quote
 
 __all__ = ("LiteralBody",)

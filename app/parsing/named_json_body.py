@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 from app.parsing.between import between_calls, skip_gap, skip_space
+from app.parsing.body import CLOSED, FAILED, LEFT, MORE
 from app.parsing.format import NamedJson
 from app.parsing.heads import Heads, Literals
 from app.parsing.json_value import BROKEN, RUNNING, walk
 from app.parsing.markers import CALL_MARKER
 from app.parsing.run import SPACE_LIMIT, Run
-from app.parsing.scanner import CLOSED, FAILED, LEFT, MORE
 
 __all__ = ("NamedJsonBody",)
 

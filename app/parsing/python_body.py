@@ -5,11 +5,11 @@ import json
 import re
 
 from app.parsing.between import skip_gap, skip_space
+from app.parsing.body import CLOSED, FAILED, LEFT, MORE
 from app.parsing.format import PythonCalls
 from app.parsing.heads import Literals
 from app.parsing.python_strings import read_python_string
 from app.parsing.run import Run
-from app.parsing.scanner import CLOSED, FAILED, LEFT, MORE
 from app.parsing.schema_values import PYTHON_WORDS, quote
 
 __all__ = ("PythonBody",)

@@ -2,10 +2,10 @@
 
 from msgspec import Struct
 
+from app.parsing.body import CLOSED, FAILED, LEFT, MORE
 from app.parsing.conformance import check_format
 from app.parsing.format import Sample, Section, ToolFormat
 from app.parsing.heads import Heads, Literals
-from app.parsing.scanner import CLOSED, FAILED, LEFT, MORE
 
 
 class Shouts(Struct, frozen=True):
