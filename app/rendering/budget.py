@@ -49,16 +49,14 @@ class Budget:
         self.steps = 0
         self.left = TURNS_BETWEEN_CLOCKS
 
-    def tick(self) -> None:
-        """Count one loop turn or macro call."""
-        self.left -= 1
-        if self.left < 0:
-            self.steps += TURNS_BETWEEN_CLOCKS
-            self.left = TURNS_BETWEEN_CLOCKS
-            if self.steps > MAX_STEPS:
-                self.refuse("takes too many steps")
-            if time.perf_counter() > self.deadline:
-                self.refuse("takes too long")
+    def look(self) -> None:
+        """Look at the steps and the clock: the compiled code counted ``left`` turns down to nothing."""
+        self.steps += TURNS_BETWEEN_CLOCKS
+        self.left = TURNS_BETWEEN_CLOCKS
+        if self.steps > MAX_STEPS:
+            self.refuse("takes too many steps")
+        if time.perf_counter() > self.deadline:
+            self.refuse("takes too long")
 
     def charge(self, size: int) -> None:
         """Count a value of ``size`` characters, before it is built where that is possible."""

@@ -2,8 +2,8 @@
 
 The environment is the one chat templates are written for (``transformers.utils.chat_template_utils``): ``trim_blocks``,
 ``lstrip_blocks``, loop controls, ``{% generation %}``, ``tojson`` that leaves text readable, ``raise_exception`` and
-``strftime_now``. The code generator adds one call to each loop turn and macro, and routes what can grow (``+``, ``~``,
-``*``, ``**``, ``%``, slices, filters, methods) through the render's :class:`app.rendering.budget.Budget`.
+``strftime_now``. What can run long or grow goes through the render's :class:`app.rendering.budget.Budget`, as
+:mod:`app.rendering.template_code` compiles it.
 """
 
 import json
@@ -13,30 +13,21 @@ from datetime import datetime
 from typing import Any
 
 from jinja2 import TemplateError, nodes
-from jinja2.compiler import CodeGenerator, Frame, optimizeconst
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.runtime import Context, LoopContext, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
+from jinja2.utils import Namespace, missing
 
 from app.rendering.budget import Budget
 from app.rendering.filters import BUILTIN_METHOD, guard_filters, method_cost
+from app.rendering.template_code import CHEAP_METHODS, DICT_ATTRIBUTES, LOOP_ATTRIBUTES, BudgetedCode
 
 __all__ = ("BudgetContext", "ChatEnvironment", "RaisedByTemplate")
 
-TICK = "\0tick"
 MAX_WIDTH = 10_000
 """Columns that a format may pad to."""
-DICT_ATTRIBUTES = frozenset(dir(dict))
 STR_METHODS = frozenset(name for name in dir(str) if not name.startswith("_")) - {"format", "format_map"}
-LOOP_ATTRIBUTES = frozenset(
-    ("index", "index0", "first", "last", "length", "depth", "depth0", "revindex", "revindex0", "previtem", "nextitem")
-)
-CHEAP_METHODS = frozenset(
-    ("startswith", "endswith", "strip", "lstrip", "rstrip", "get", "items", "keys", "values", "lower", "upper", "find")
-)
-"""Methods that build nothing larger than what they got."""
 WIDTHS = re.compile(r"\d{5,}|\*|:[^{}]*\{")
 
 
@@ -50,6 +41,22 @@ class BudgetContext(Context):
     budget: Budget
 
 
+class Variables(Namespace):
+    """``namespace()``, as jinja's own, its entries where :meth:`ChatEnvironment.getattr` finds them at once."""
+
+    __getattribute__ = object.__getattribute__
+
+    def __init__(*args: Any, **kwargs: Any) -> None:
+        self, *given = args
+        self.__dict__.update(*given, **kwargs)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.__dict__[name] = value
+
+    def __repr__(self) -> str:
+        return f"<Namespace {self.__dict__!r}>"
+
+
 class Generation(Extension):
     """``{% generation %}`` marks what the model said, for training; rendering passes it through."""
 
@@ -60,66 +67,6 @@ class Generation(Extension):
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return [nodes.Scope(body).set_lineno(line)]
-
-
-class BudgetedCode(CodeGenerator):
-    """Jinja's code generator with a budget call where a template can run long or build much."""
-
-    def write_commons(self) -> None:
-        super().write_commons()
-        for line in (
-            "budget = context.budget",
-            "tick = budget.tick",
-            "add = budget.add",
-            "built = budget.built",
-            "concat = budget.concat",
-            "str_join = budget.str_join",
-        ):
-            self.writeline(line)
-
-    def visit_ExprStmt(self, node: nodes.ExprStmt, frame: Frame) -> None:
-        if isinstance(node.node, nodes.Const) and node.node.value == TICK:
-            self.writeline("tick()")
-        else:
-            super().visit_ExprStmt(node, frame)
-
-    @optimizeconst
-    def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:
-        if node.attr in DICT_ATTRIBUTES:
-            super().visit_Getattr(node, frame)
-        else:
-            self.entry(node.node, node.attr, frame, "getattr")
-
-    @optimizeconst
-    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:
-        if isinstance(node.arg, nodes.Slice):
-            self.write("built(")
-            super().visit_Getitem(node, frame)
-            self.write(")")
-        elif isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str):
-            self.entry(node.node, node.arg.value, frame, "getitem")
-        else:
-            super().visit_Getitem(node, frame)
-
-    def entry(self, of: nodes.Expr, key: str, frame: Frame, otherwise: str) -> None:
-        """A mapping's entry, which messages and tools are, read in place; all else through the environment."""
-        self.write(f"(_of[{key!r}] if type((_of := ")
-        self.visit(of, frame)
-        self.write(f")) is dict and {key!r} in _of else environment.{otherwise}(_of, {key!r}))")
-
-    @optimizeconst
-    def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
-        terms: list[nodes.Expr] = []
-        left: nodes.Expr = node
-        while isinstance(left, nodes.Add):
-            terms.append(left.right)
-            left = left.left
-        terms.append(left)
-        self.write("add((")
-        for term in reversed(terms):
-            self.visit(term, frame)
-            self.write(", ")
-        self.write("))")
 
 
 def tojson(
@@ -157,6 +104,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
         self.filters["tojson"] = tojson
         guard_filters(self.filters)
+        self.globals["namespace"] = Variables
         self.globals["raise_exception"] = raise_exception
         self.globals["strftime_now"] = lambda format: now().strftime(format)
         self.globals.pop("lipsum")
@@ -174,20 +122,12 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """``obj.attribute``; what is sure to be safe goes without the sandbox's search."""
-        if type(obj) is dict and attribute not in DICT_ATTRIBUTES:
-            try:
-                return obj[attribute]
-            except KeyError:
-                return Undefined(obj=obj, name=attribute)
-        if (
-            (type(obj) is str and attribute in STR_METHODS)
-            or type(obj) is Namespace
-            or (type(obj) is LoopContext and attribute in LOOP_ATTRIBUTES)
-        ):
-            try:
-                return getattr(obj, attribute)
-            except AttributeError:
-                return Undefined(obj=obj, name=attribute)
+        kind = type(obj)
+        if kind is Variables or (kind is dict and attribute not in DICT_ATTRIBUTES):
+            value = (obj if kind is dict else obj.__dict__).get(attribute, missing)
+            return Undefined(obj=obj, name=attribute) if value is missing else value
+        if (kind is str and attribute in STR_METHODS) or (kind is LoopContext and attribute in LOOP_ATTRIBUTES):
+            return getattr(obj, attribute)
         return super().getattr(obj, attribute)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
@@ -210,6 +150,8 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
     ) -> Any:
         """Call a method or function; methods of built-in types are counted before and after."""
         budget = __context.budget
+        if __obj is Variables:
+            return Variables(*args, **kwargs)
         if type(__obj) is BUILTIN_METHOD:
             if __obj.__name__ in CHEAP_METHODS:
                 return __obj(*args, **kwargs)

@@ -10,14 +10,15 @@ from jinja2 import Template, TemplateError, TemplateSyntaxError, meta, nodes
 from app.errors import InvalidRequest
 from app.rendering.budget import Budget, OutOfBudget, RenderTooLong
 from app.rendering.content_format import ContentFormat, content_format
-from app.rendering.sandbox import TICK, BudgetContext, ChatEnvironment, RaisedByTemplate
+from app.rendering.sandbox import BudgetContext, ChatEnvironment, RaisedByTemplate
+from app.rendering.template_code import turns
 from app.rendering.template_needs import TemplateNeeds, template_needs
 
 __all__ = ("ChatTemplate", "clock")
 
 MAX_SOURCE = 1 << 20
 """Characters of a template; the longest known have 50,000."""
-MACRO_TICKS = 4
+MACRO_TURNS = 4
 """Loop turns that a macro call counts for."""
 SLOW_FILTERS = frozenset({"pprint", "striptags", "urlize", "wordwrap", "xmlattr"})
 """Filters that can run long without a loop turn in the template."""
@@ -119,12 +120,11 @@ class ChatTemplate:
 
 
 def count_turns(tree: nodes.Template) -> None:
-    """Put a budget call in front of each loop's, macro's and call block's body."""
+    """Count turns in front of each loop's, macro's and call block's body."""
     bodies: list[nodes.For | nodes.Macro | nodes.CallBlock] = [
         *tree.find_all(nodes.For),
         *tree.find_all(nodes.Macro),
         *tree.find_all(nodes.CallBlock),
     ]
     for node in bodies:
-        tick = nodes.ExprStmt(nodes.Const(TICK), lineno=node.lineno)
-        node.body[:0] = [tick] if isinstance(node, nodes.For) else [tick] * MACRO_TICKS
+        node.body[:0] = [turns(1 if isinstance(node, nodes.For) else MACRO_TURNS, node.lineno)]
