@@ -16,6 +16,7 @@
     ├── Overloaded             the queue is full; try again later
     ├── EngineFailure          the engine or all of its workers failed
     │   └── EngineTimeout
+    ├── StoreFailure           the database cannot be reached, or refused what it was told
     └── StartupError           a setting, plugin or model that stops start-up
 
 ``app.http.errors`` maps each to a status and to the envelope of the path's own API.
@@ -34,6 +35,7 @@ __all__ = (
     "NotFound",
     "Overloaded",
     "StartupError",
+    "StoreFailure",
     "TooLarge",
     "Unauthorized",
     "Unsupported",
@@ -119,6 +121,10 @@ class EngineFailure(IsthmusError):
 
 class EngineTimeout(EngineFailure):
     """The engine did not answer in time."""
+
+
+class StoreFailure(IsthmusError):
+    """The database cannot be reached, or failed; nothing was written."""
 
 
 class StartupError(IsthmusError):

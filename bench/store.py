@@ -21,7 +21,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import msgspec
-from sqlalchemy import text
+from sqlalchemy import Connection, text
+from sqlalchemy.util import await_only
 
 from app.protocol.ids import item_id, new_id, now_ms
 from app.store import chain
@@ -49,6 +50,11 @@ def rows(response_id: str, words: str) -> tuple[bytes, bytes, bytes]:
     return msgspec.json.encode(body), msgspec.json.encode(given), msgspec.json.encode(answered)
 
 
+async def run(database: Database, statement: str) -> None:
+    """Run one statement."""
+    await database.write(lambda connection: connection.execute(text(statement)))
+
+
 async def insert(database: Database, threads: list[Row], responses: list[Row], turns: list[Row]) -> None:
     """Insert rows by the driver's own bulk path."""
     tables = {
@@ -59,17 +65,19 @@ async def insert(database: Database, threads: list[Row], responses: list[Row], t
         ),
         "turns": ("response_id, input, output", turns),
     }
-    async with database.write() as connection:
-        raw = await connection.get_raw_connection()
-        driver: Any = raw.driver_connection
+
+    def work(connection: Connection) -> None:
+        driver: Any = connection.connection.driver_connection
         for table, (columns, values) in tables.items():
             if database.is_sqlite:
                 marks = ", ".join("?" * len(columns.split(",")))
-                await driver.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", values)
+                driver.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", values)
             else:
                 names = columns.split(", ")
-                await connection.execute(text("SELECT 1"))  # opens the transaction that the copy joins
-                await driver.copy_records_to_table(table, records=values, columns=names)
+                connection.execute(text("SELECT 1"))  # opens the transaction that the copy joins
+                await_only(driver.copy_records_to_table(table, records=values, columns=names))
+
+    await database.write(work)
 
 
 async def fill(database: Database, count: int, *, turns_each: int = THREAD, expired: int = 0) -> str:
@@ -113,9 +121,8 @@ async def measure(database: Database, head: str, rounds: int = 100) -> tuple[flo
     place = {"id": head, "tenant": "t0", "now": now_ms()}
 
     async def statement() -> None:
-        async with database.read() as connection:
-            found = (await connection.execute(chain.STATEMENT, place)).all()
-            assert len(found) == TURNS
+        found = await database.read(lambda connection: connection.execute(chain.STATEMENT, place).all())
+        assert len(found) == TURNS
 
     await milliseconds(statement, 10)
     median, cpu = await milliseconds(statement, rounds)
@@ -175,8 +182,7 @@ async def bench(name: str, open_: Callable[[str], Database], count: int) -> None
     print(f"{name}: {count:,} responses inserted in {taken:.0f} s ({count / taken:,.0f}/s), {size:,.0f} MB", flush=True)
     for state in ("no statistics", "after ANALYZE"):
         if state == "after ANALYZE":
-            async with full.write() as connection:
-                await connection.execute(text("ANALYZE"))
+            await run(full, "ANALYZE")
             await full.close()
             full = open_("full")
         found, line = await measure(full, head)
@@ -211,14 +217,12 @@ async def main() -> None:
         schema = f"isthmus_bench_{secrets.token_hex(4)}"
         root = Database(given.postgres, pool_size=1)
         for name in ("alone", "full"):
-            async with root.write() as connection:
-                await connection.execute(text(f"CREATE SCHEMA {schema}_{name}"))
+            await run(root, f"CREATE SCHEMA {schema}_{name}")
         try:
             await bench("postgresql", lambda name: Database(given.postgres, schema=f"{schema}_{name}"), given.responses)
         finally:
             for name in ("alone", "full"):
-                async with root.write() as connection:
-                    await connection.execute(text(f"DROP SCHEMA {schema}_{name} CASCADE"))
+                await run(root, f"DROP SCHEMA {schema}_{name} CASCADE")
             await root.close()
 
 

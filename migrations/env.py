@@ -33,8 +33,7 @@ async def online() -> None:
         raise SystemExit("database_url is empty: there is no store to migrate.")
     database = Database(named, pool_size=1)
     try:
-        async with database.write() as connection:
-            await connection.run_sync(run)
+        await database.write(run)
     finally:
         await database.close()
 

@@ -115,7 +115,8 @@ anyio.run(main)
 
 @pytest.mark.skipif(not BUILT, reason="no tokenizer data packages")
 def test_a_text_server_imports_nothing_heavy(tmp_path: Path) -> None:
-    heavy = ("torch", "transformers", "pandas", "scipy", "xgrammar")
+    stores = ("sqlalchemy", "alembic", "aiosqlite", "asyncpg")
+    heavy = ("torch", "transformers", "pandas", "scipy", "xgrammar", "numpy", "PIL", "httpx", *stores)
     environ = {
         "ISTHMUS_MODEL": str(model_directory("qwen3")),
         "ISTHMUS_DATABASE_URL": "",

@@ -97,6 +97,7 @@ STATUSES: tuple[tuple[type[errors.IsthmusError], int], ...] = (
     (errors.Overloaded, 429),
     (errors.EngineTimeout, 504),
     (errors.EngineFailure, 503),
+    (errors.StoreFailure, 503),
     (errors.InvalidRequest, 400),
 )
 

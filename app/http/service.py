@@ -1,13 +1,16 @@
 """What the routes stand on: settings, plugins, models and store of one running server."""
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from app.derendering.stream_state import StateSeal
 from app.http.exchange import Exchange
 from app.models import Models, ServedModel
 from app.registry import Registry
 from app.settings import Settings
+
+if TYPE_CHECKING:
+    from app.runs.state import State
 
 __all__ = ("Service",)
 
@@ -20,7 +23,7 @@ class Service:
     models: Models
     seal: StateSeal
     """Signs and opens the state of derender streams."""
-    store: Any = None
+    store: "State | None" = None
     """The store of turns; None where ``database_url`` is empty."""
 
     def __init__(self) -> None:

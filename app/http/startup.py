@@ -21,7 +21,6 @@ from app.models import ServedModel, load_models
 from app.registry import Registry
 from app.rendering.conversation import Conversation, Message
 from app.rendering.request import RenderInput
-from app.runs.state import open_state
 from app.settings import Settings, load_settings
 
 __all__ = ("start",)
@@ -45,10 +44,12 @@ async def start(service: Service, gate: Gate, stack: AsyncExitStack) -> None:
     service.seal = StateSeal(settings.state_key)
     service.registry = registry = Registry(settings.plugin_overrides)
     if settings.database_url:
-        state = await open_state(settings)
-        if state is not None:
-            stack.push_async_callback(state.close)
-        service.store = state
+        # A server without a store never imports SQLAlchemy: half a second and 20 MB.
+        from app.runs.state import open_state
+
+        service.store = await open_state(settings)
+        if service.store is not None:
+            stack.push_async_callback(service.store.close)
     service.models = await load_models(settings, registry)
     stack.push_async_callback(service.models.close)
     for model in service.models:
@@ -68,8 +69,7 @@ async def start(service: Service, gate: Gate, stack: AsyncExitStack) -> None:
 def announcement(service: Service) -> list[str]:
     """What start-up says: models with their formats and engines, the store, and whether anyone may call."""
     lines = [f"serving {describe(model, service.registry)}" for model in service.models]
-    revision = getattr(service.store, "revision", None)
-    lines.append(f"store: {f'at revision {revision}' if revision else 'none'}")
+    lines.append(f"store: {f'at revision {service.store.revision}' if service.store else 'none'}")
     keys = len(service.settings.api_keys)
     lines.append(f"{keys} api_keys" if keys else "open: no api_keys, so anyone who reaches this port may call")
     if not service.settings.scale_out:

@@ -12,9 +12,8 @@ import secrets
 from collections.abc import AsyncGenerator, Callable
 
 import msgspec
-from sqlalchemy.exc import SQLAlchemyError
 
-from app.errors import InvalidRequest
+from app.errors import InvalidRequest, StoreFailure
 from app.runs.events import Ended, RunEvent, terminal
 from app.runs.stored import StoredRun, failure_of
 from app.store import leases
@@ -65,7 +64,7 @@ class BackgroundRuns:
         for task in (*tasks, *([self._heart] if self._heart else [])):
             task.cancel()
         await asyncio.gather(*tasks, *([self._heart] if self._heart else []), return_exceptions=True)
-        with contextlib.suppress(SQLAlchemyError, OSError):
+        with contextlib.suppress(StoreFailure):
             await leases.release(self._database, leases.process_lease(self.owner), self.owner)
 
     def launch(self, run: StoredRun, source: Source) -> None:
@@ -106,7 +105,7 @@ class BackgroundRuns:
     async def _fail(self, run: StoredRun, code: str, message: str) -> None:
         try:
             await run.store.fail(run.turn.id, code=code, message=message)
-        except (SQLAlchemyError, OSError):
+        except StoreFailure:
             log.exception("the end of response %s could not be stored; a sweep will end it", run.turn.id)
 
     async def _beat(self) -> None:
@@ -114,7 +113,7 @@ class BackgroundRuns:
             await asyncio.sleep(self._heartbeat_s)
             try:
                 await leases.hold_process(self._database, self.owner)
-            except (SQLAlchemyError, OSError):
+            except StoreFailure:
                 log.exception("the heartbeat failed; the next one will try again")
 
 

@@ -4,17 +4,19 @@ Rendering knows no store: it gets the whole conversation inline, as a client wit
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw, Struct
 
 from app.errors import InvalidRequest, NotFound
 from app.protocol.ids import response_range
-from app.store.conversations import ConversationStore
 from app.store.exact import ExactIds
 from app.store.items import as_list, probe, with_ids
-from app.store.store import ResponseStore
+
+if TYPE_CHECKING:
+    from app.store.conversations import ConversationStore
+    from app.store.store import ResponseStore
 
 __all__ = ("ResolvedInput", "as_dicts", "check_calls", "conversation_id_of", "resolve_input")
 
@@ -36,8 +38,8 @@ async def resolve_input(
     given: Raw | bytes,
     *,
     response_id: str,
-    store: ResponseStore,
-    conversations: ConversationStore,
+    store: "ResponseStore",
+    conversations: "ConversationStore",
     previous_response_id: str | None = None,
     conversation: str | None = None,
     with_exact: bool = False,
@@ -72,7 +74,7 @@ async def resolve_input(
     return ResolvedInput(history, with_ids(items, response_id), exact, model)
 
 
-async def _without_references(items: Sequence[Raw], history: Sequence[Raw], store: ResponseStore) -> list[Raw]:
+async def _without_references(items: Sequence[Raw], history: Sequence[Raw], store: "ResponseStore") -> list[Raw]:
     """Each reference by its item; what the history has already is not said twice."""
     known = {name for item in history if (name := probe(item).id)}
     result = []

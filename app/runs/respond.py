@@ -10,6 +10,7 @@ Without a store, or with ``store: false``, the same path runs and nothing is wri
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
@@ -37,11 +38,13 @@ from app.runs.reply import require_engine
 from app.runs.run import Run, events
 from app.runs.salt import salted
 from app.runs.sealed import Seal
-from app.runs.state import State
 from app.runs.stored import StoredRun, failure_of, stored
 from app.store.exact import ExactIds
 from app.store.items import as_list
 from app.store.turn import NewTurn, Status, StoredResponse
+
+if TYPE_CHECKING:
+    from app.runs.state import State
 
 __all__ = ("Prepared", "Rendered", "prepare", "render", "stream")
 
@@ -77,7 +80,7 @@ async def render(
     request: ResponsesRequest,
     *,
     model: ServedModel,
-    state: State | None,
+    state: "State | None",
     tenant: str,
     response_id: str,
     token_exact: bool = True,
@@ -142,7 +145,7 @@ async def prepare(
     request: ResponsesRequest,
     *,
     model: ServedModel,
-    state: State | None,
+    state: "State | None",
     tenant: str,
     token_exact: bool = True,
     seal: Seal | None = None,

@@ -1,8 +1,14 @@
-"""Settings to all that the stateful API stands on: database, sweeper, background runs, seal; opened once a process."""
+"""Settings to all that the stateful API stands on: database, sweeper, background runs, seal; opened once a process.
+
+This is the only module through which a server comes to SQLAlchemy, and start-up imports it only where a store is
+wanted: everything else knows the store by :class:`State`, or by values.
+"""
 
 import secrets
+from collections.abc import AsyncGenerator
 
-from app.runs.background import BackgroundRuns
+from app.runs.background import BackgroundRuns, replay
+from app.runs.events import RunEvent
 from app.runs.sealed import Seal
 from app.runs.stored import settle
 from app.settings import Settings
@@ -38,6 +44,10 @@ class State:
     def conversations(self, tenant: str) -> ConversationStore:
         """A tenant's conversations."""
         return ConversationStore(self.database, tenant)
+
+    def replay(self, tenant: str, response_id: str, *, after: int = -1) -> AsyncGenerator[RunEvent, None]:
+        """A background response's events over ``after``, those to come included; see :func:`.background.replay`."""
+        return replay(self.database, self.responses(tenant), response_id, after=after)
 
     async def start(self) -> None:
         """Take this process's lease and begin to sweep."""

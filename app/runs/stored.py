@@ -8,15 +8,17 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from sqlalchemy.exc import SQLAlchemyError
 
-from app.errors import IsthmusError
+from app.errors import IsthmusError, StoreFailure
 from app.runs.events import RunEvent, failure
 from app.store.exact import ExactIds, pack
-from app.store.store import ResponseStore
 from app.store.turn import NewTurn
+
+if TYPE_CHECKING:
+    from app.store.store import ResponseStore
 
 __all__ = ("StoredRun", "commit", "failure_of", "settle", "stored")
 
@@ -31,7 +33,7 @@ _tasks: set[asyncio.Task[None]] = set()
 class StoredRun(Struct, frozen=True):
     """A turn that has begun: whose, which, and the token ids of the turn before it where they are known."""
 
-    store: ResponseStore
+    store: "ResponseStore"
     turn: NewTurn
     before: ExactIds | None = None
 
@@ -100,7 +102,7 @@ async def commit(run: StoredRun, event: RunEvent) -> list[RunEvent]:
         if kept or await run.store.status(run.turn.id) is None:
             return [event]
         reason = "The response had ended before it was complete."
-    except (SQLAlchemyError, OSError):
+    except StoreFailure:
         log.exception("response %s could not be stored", run.turn.id)
         reason = "The response could not be stored."
     return failure(ended.body, event.sequence, code="server_error", message=reason)
@@ -110,7 +112,7 @@ async def _give_up(run: StoredRun, sequence: int, error: Exception) -> list[RunE
     code, message = failure_of(error, run.turn.id)
     try:
         await run.store.fail(run.turn.id, code=code, message=message)
-    except (SQLAlchemyError, OSError):
+    except StoreFailure:
         log.exception("the failure of response %s could not be stored; a sweep will end it", run.turn.id)
     return failure(run.turn.body, sequence, code=code, message=message, error=error)
 
@@ -126,5 +128,5 @@ def failure_of(error: Exception, response_id: str) -> tuple[str, str]:
 async def _abandon(run: StoredRun) -> None:
     try:
         await run.store.abandon(run.turn.id)
-    except (SQLAlchemyError, OSError):
+    except StoreFailure:
         log.exception("response %s could not be cancelled; a sweep will end it", run.turn.id)

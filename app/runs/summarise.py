@@ -1,6 +1,7 @@
 """``POST /v1/responses/compact``: a conversation to the model's own summary of it, sealed, and the user's messages."""
 
 import time
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Raw, Struct
@@ -15,8 +16,10 @@ from app.runs.compact import compacted, opened, to_summarise
 from app.runs.history import as_dicts, conversation_id_of, resolve_input
 from app.runs.respond import Prepared, prepare, stream
 from app.runs.sealed import Seal
-from app.runs.state import State
 from app.store.items import as_list, with_ids
+
+if TYPE_CHECKING:
+    from app.runs.state import State
 
 __all__ = ("Compaction", "compact")
 
@@ -36,7 +39,7 @@ class _Terminal(Struct):
 
 
 async def compact(
-    request: ResponsesRequest, *, model: ServedModel, state: State | None, tenant: str, seal: Seal
+    request: ResponsesRequest, *, model: ServedModel, state: "State | None", tenant: str, seal: Seal
 ) -> Compaction:
     """Summarise a conversation. Nothing is stored.
 

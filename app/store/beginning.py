@@ -5,7 +5,7 @@ Each function works in its caller's transaction, for one tenant.
 
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection
 
 from app.errors import Conflict
 from app.protocol.ids import new_id, now_ms
@@ -28,8 +28,8 @@ from app.store.turn import (
 __all__ = ("begin", "slide", "whole")
 
 
-async def begin(
-    connection: AsyncConnection,
+def begin(
+    connection: Connection,
     tenant: str,
     retention: Retention,
     turn: NewTurn,
@@ -48,10 +48,10 @@ async def begin(
     """
     now = now_ms()
     if turn.idempotency_key is not None:
-        found = await repeated(connection, tenant, turn.idempotency_key, turn.request_hash, now)
+        found = repeated(connection, tenant, turn.idempotency_key, turn.request_hash, now)
         if found is not None:
             return Begun(found)
-    thread_id, depth = await attach(connection, tenant, retention, turn.previous_id, now)
+    thread_id, depth = attach(connection, tenant, retention, turn.previous_id, now)
     row = {
         "id": turn.id,
         "tenant_id": tenant,
@@ -68,59 +68,57 @@ async def begin(
         "request_hash": turn.request_hash,
         "body": without_output(turn.body),
     }
-    await connection.execute(sql.INSERT_RESPONSE, row)
-    await connection.execute(sql.INSERT_TURN, {"response_id": turn.id, "input": given, "output": join([])})
-    await blobs.save(connection, tenant, taken, response_id=turn.id)
+    connection.execute(sql.INSERT_RESPONSE, row)
+    connection.execute(sql.INSERT_TURN, {"response_id": turn.id, "input": given, "output": join([])})
+    blobs.save(connection, tenant, taken, response_id=turn.id)
     return Begun()
 
 
-async def attach(
-    connection: AsyncConnection, tenant: str, retention: Retention, previous_id: str | None, now: int
+def attach(
+    connection: Connection, tenant: str, retention: Retention, previous_id: str | None, now: int
 ) -> tuple[str, int]:
     """Thread and depth of a new turn; the thread lives on from now."""
     if previous_id is None:
         until = retention.until(now)
         thread = {"id": new_id("thr"), "tenant_id": tenant, "created_at": now, "expires_at": until}
-        await connection.execute(sql.INSERT_THREAD, thread)
+        connection.execute(sql.INSERT_THREAD, thread)
         return str(thread["id"]), 0
     if not usable_id(previous_id):
         raise previous_not_found(previous_id)
-    found = (await connection.execute(sql.PLACE, {"key": previous_id, "tenant": tenant, "now": now})).first()
+    found = connection.execute(sql.PLACE, {"key": previous_id, "tenant": tenant, "now": now}).first()
     if found is None:
         raise previous_not_found(previous_id)
     check_continuable(previous_id, found.status)
-    if not await slide(connection, tenant, retention, found.thread_id, now):
+    if not slide(connection, tenant, retention, found.thread_id, now):
         raise previous_not_found(previous_id)
     return found.thread_id, found.depth + 1
 
 
-async def slide(connection: AsyncConnection, tenant: str, retention: Retention, thread_id: str, now: int) -> bool:
+def slide(connection: Connection, tenant: str, retention: Retention, thread_id: str, now: int) -> bool:
     """Keep a thread for a while more; False where it has expired or gone in the meantime."""
     values = {"key": thread_id, "tenant": tenant, "now": now, "until": retention.until(now)}
-    return (await connection.execute(sql.SLIDE, values)).rowcount == 1
+    return connection.execute(sql.SLIDE, values).rowcount == 1
 
 
-async def repeated(
-    connection: AsyncConnection, tenant: str, key: str, request_hash: bytes, now: int
-) -> StoredResponse | None:
+def repeated(connection: Connection, tenant: str, key: str, request_hash: bytes, now: int) -> StoredResponse | None:
     """What an earlier request with this idempotency key came to, as far as it came to anything."""
-    found = (await connection.execute(sql.BY_KEY, {"tenant": tenant, "key": key})).first()
+    found = connection.execute(sql.BY_KEY, {"tenant": tenant, "key": key}).first()
     if found is None:
         return None
     expired = found.expires_at is not None and found.expires_at <= now
     if expired or found.status in ("failed", "cancelled"):
         # Nothing came of it: the key is free for another try.
-        await connection.execute(sql.FREE_KEY, {"key": found.id, "tenant": tenant})
+        connection.execute(sql.FREE_KEY, {"key": found.id, "tenant": tenant})
         return None
     if bytes(found.request_hash) != request_hash:
         raise Conflict("This idempotency key was used for a different request.", code="idempotency_key_reused")
-    return await whole(connection, tenant, found)
+    return whole(connection, tenant, found)
 
 
-async def whole(connection: AsyncConnection, tenant: str, found: Any) -> StoredResponse:
+def whole(connection: Connection, tenant: str, found: Any) -> StoredResponse:
     """A response's row with its turn's output as the reply that it was. Raises :class:`app.errors.NotFound`."""
     try:
-        (output,) = await blobs.restore(connection, tenant, [bytes(found.output)])
+        (output,) = blobs.restore(connection, tenant, [bytes(found.output)])
     except KeyError as error:
         raise not_found(found.id) from error
     return StoredResponse(found.id, found.status, bool(found.background), with_output(bytes(found.body), output))

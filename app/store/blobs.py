@@ -11,9 +11,8 @@ from hashlib import sha256
 from typing import Any
 
 from msgspec import Raw
-from sqlalchemy import Table, and_, bindparam, delete, exists, select
+from sqlalchemy import Connection, Table, and_, bindparam, delete, exists, select
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.store.tables import blob_uses, blobs
 
@@ -62,20 +61,20 @@ def put_back(data: bytes, found: dict[bytes, bytes]) -> bytes:
     return _REFERENCE.sub(lambda match: b'"' + found[bytes.fromhex(match[1].decode())] + b'"', data)
 
 
-async def restore(connection: AsyncConnection, tenant: str, data: list[bytes]) -> list[bytes]:
+def restore(connection: Connection, tenant: str, data: list[bytes]) -> list[bytes]:
     """JSON of one tenant with all its blobs put back. Raises :class:`KeyError` where one is missing."""
     wanted = {key for part in data if _MARK in part for key in references(part)}
     if not wanted:
         return data
     found: dict[bytes, bytes] = {}
     for chunk in _chunks(sorted(wanted)):
-        rows = await connection.execute(_BY_KEY, {"tenant": tenant, "keys": chunk})
+        rows = connection.execute(_BY_KEY, {"tenant": tenant, "keys": chunk})
         found.update({row.sha256: row.data for row in rows})
     return [put_back(part, found) for part in data]
 
 
-async def save(
-    connection: AsyncConnection,
+def save(
+    connection: Connection,
     tenant: str,
     taken: dict[bytes, bytes],
     *,
@@ -87,12 +86,12 @@ async def save(
         return
     # One order everywhere: two writers of the same images cannot lock each other out.
     rows = [{"tenant_id": tenant, "sha256": key, "data": taken[key]} for key in sorted(taken)]
-    await connection.execute(_insert(connection)(blobs).on_conflict_do_nothing(), rows)
-    await use(connection, tenant, taken, response_id=response_id, conversation_id=conversation_id)
+    connection.execute(_insert(connection)(blobs).on_conflict_do_nothing(), rows)
+    use(connection, tenant, taken, response_id=response_id, conversation_id=conversation_id)
 
 
-async def use(
-    connection: AsyncConnection,
+def use(
+    connection: Connection,
     tenant: str,
     keys: Iterable[bytes],
     *,
@@ -102,30 +101,30 @@ async def use(
     """Note that stored blobs have one more user."""
     user = {"tenant_id": tenant, "response_id": response_id, "conversation_id": conversation_id}
     if rows := [{**user, "sha256": key} for key in sorted(set(keys))]:
-        await connection.execute(_insert(connection)(blob_uses).on_conflict_do_nothing(), rows)
+        connection.execute(_insert(connection)(blob_uses).on_conflict_do_nothing(), rows)
 
 
-async def uses_of(connection: AsyncConnection, column: str, ids: Sequence[str]) -> set[tuple[str, bytes]]:
+def uses_of(connection: Connection, column: str, ids: Sequence[str]) -> set[tuple[str, bytes]]:
     """Tenant and sha256 of the blobs that these responses (``response_id``) or conversations use."""
-    rows = await connection.execute(
+    rows = connection.execute(
         select(blob_uses.c.tenant_id, blob_uses.c.sha256).where(blob_uses.c[column].in_(list(ids)))
     )
     return {(row.tenant_id, row.sha256) for row in rows}
 
 
-async def drop_unused(connection: AsyncConnection, candidates: Iterable[tuple[str, bytes]]) -> int:
+def drop_unused(connection: Connection, candidates: Iterable[tuple[str, bytes]]) -> int:
     """Delete those of these blobs that nothing uses any more; call it after the deletes, in their transaction."""
     removed = 0
     for tenant, key in sorted(candidates):
         place = {"tenant": tenant, "key": key}
         # Locked first: a writer that is about to use the blob again either holds it already, and it is skipped, or
         # waits for us, finds it gone, and stores it anew.
-        if (await connection.execute(_LOCK, place)).first() is not None:
-            removed += (await connection.execute(_DROP, place)).rowcount
+        if connection.execute(_LOCK, place).first() is not None:
+            removed += connection.execute(_DROP, place).rowcount
     return removed
 
 
-def _insert(connection: AsyncConnection) -> Callable[[Table], Any]:
+def _insert(connection: Connection) -> Callable[[Table], Any]:
     return sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
 
 

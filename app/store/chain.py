@@ -7,8 +7,7 @@ slower on SQLite once statistics exist (its planner puts a Bloom filter over the
 from collections.abc import Sequence
 
 from msgspec import Raw, Struct
-from sqlalchemy import Row, text
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, Row, text
 
 from app.store import blobs
 from app.store.exact import ExactIds, PackedIds, unpack
@@ -66,21 +65,19 @@ class History(Struct, frozen=True):
         return [*History(self.response_ids, self.inputs, [*self.outputs[:-1], []], self.status, self.model).items()]
 
 
-async def walk(
-    connection: AsyncConnection, tenant: str, response_id: str, *, now: int, with_ids: bool = False
-) -> History | None:
+def walk(connection: Connection, tenant: str, response_id: str, *, now: int, with_ids: bool = False) -> History | None:
     """Read a chain from this response back to its root.
 
     Returns None, and never a part of it, where the response is unknown, another tenant's or expired, where a turn
     before it was deleted, or where a blob of it is missing.
     """
     statement = STATEMENT_WITH_IDS if with_ids else STATEMENT
-    rows = (await connection.execute(statement, {"id": response_id, "tenant": tenant, "now": now})).all()
+    rows = connection.execute(statement, {"id": response_id, "tenant": tenant, "now": now}).all()
     if not whole([row.depth for row in rows]) or any(row.input is None for row in rows):
         return None
     wide = [bytes(column) for row in rows for column in (row.input, row.output)]
     try:
-        wide = await blobs.restore(connection, tenant, wide)
+        wide = blobs.restore(connection, tenant, wide)
     except KeyError:
         return None
     arrays = [split(part) for part in wide]

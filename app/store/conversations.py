@@ -8,31 +8,19 @@ from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
-from msgspec import Raw, Struct
-from sqlalchemy import and_, bindparam, delete, func, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from msgspec import Raw
+from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select, update
 
 from app.errors import InvalidRequest, NotFound
 from app.protocol.ids import item_id, item_prefix, new_id, now_ms
 from app.store import blobs
+from app.store.conversation import MOST_ITEMS, StoredConversation, check_metadata
 from app.store.database import Database
 from app.store.items import Page, check_limit, edit, listed, page, probe, with_ids
 from app.store.tables import conversation_items, conversations
 from app.store.turn import usable_id
 
-__all__ = ("ConversationStore", "StoredConversation", "append")
-
-MOST_ITEMS = 20
-"""Items in one create or append call, as OpenAI limits them."""
-
-
-class StoredConversation(Struct, frozen=True):
-    """A conversation; ``created_at`` in Unix seconds, as the API has it."""
-
-    id: str
-    created_at: int
-    metadata: dict[str, str]
-    object: Literal["conversation"] = "conversation"
+__all__ = ("ConversationStore", "append")
 
 
 class ConversationStore:
@@ -46,51 +34,63 @@ class ConversationStore:
         """Begin a conversation, with up to 20 items. Raises :class:`InvalidRequest`."""
         made = StoredConversation(new_id("conv"), now_ms() // 1000, check_metadata(metadata or {}))
         named = _named(items, made.id)
-        async with self._database.write() as connection:
-            row = {
-                "id": made.id,
-                "tenant_id": self.tenant,
-                "created_at": now_ms(),
-                "metadata": msgspec.json.encode(made.metadata),
-            }
-            await connection.execute(insert(conversations), row)
-            await _append(connection, self.tenant, made.id, named, start=0)
+        row = {
+            "id": made.id,
+            "tenant_id": self.tenant,
+            "created_at": now_ms(),
+            "metadata": msgspec.json.encode(made.metadata),
+        }
+
+        def work(connection: Connection) -> None:
+            connection.execute(insert(conversations), row)
+            _append(connection, self.tenant, made.id, named, start=0)
+
+        await self._database.write(work)
         return made
 
     async def retrieve(self, conversation_id: str) -> StoredConversation:
         """A conversation without its items. Raises :class:`NotFound`."""
-        async with self._database.read() as connection:
-            return await self._find(connection, conversation_id)
+        return await self._database.read(self._find, conversation_id)
 
     async def update(self, conversation_id: str, metadata: dict[str, str]) -> StoredConversation:
         """Replace the metadata. Raises :class:`NotFound` or :class:`InvalidRequest`."""
         check_metadata(metadata)
-        async with self._database.write() as connection:
-            found = await self._find(connection, conversation_id)
+
+        def work(connection: Connection) -> StoredConversation:
+            found = self._find(connection, conversation_id)
             values = {"key": conversation_id, "tenant": self.tenant, "new": msgspec.json.encode(metadata)}
-            await connection.execute(_UPDATE, values)
-        return msgspec.structs.replace(found, metadata=metadata)
+            connection.execute(_UPDATE, values)
+            return msgspec.structs.replace(found, metadata=metadata)
+
+        return await self._database.write(work)
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation with its items. Raises :class:`NotFound`."""
-        async with self._database.write() as connection:
-            await self._find(connection, conversation_id)
-            used = await blobs.uses_of(connection, "conversation_id", [conversation_id])
-            await connection.execute(_DELETE, {"key": conversation_id, "tenant": self.tenant})
-            await blobs.drop_unused(connection, used)
+
+        def work(connection: Connection) -> None:
+            self._find(connection, conversation_id)
+            used = blobs.uses_of(connection, "conversation_id", [conversation_id])
+            connection.execute(_DELETE, {"key": conversation_id, "tenant": self.tenant})
+            blobs.drop_unused(connection, used)
+
+        await self._database.write(work)
 
     async def add(self, conversation_id: str, items: Sequence[Raw]) -> Page:
         """Append up to 20 items; they are answered as a list. Raises :class:`NotFound` or :class:`InvalidRequest`."""
-        async with self._database.write() as connection:
-            await self._find(connection, conversation_id, lock=True)
-            start = await _end(connection, conversation_id)
+
+        def work(connection: Connection) -> tuple[list[str], list[Raw]]:
+            self._find(connection, conversation_id, lock=True)
+            start = _end(connection, conversation_id)
             named = _named(items, conversation_id, start=start)
             names = [str(probe(item).id) for item in named]
-            taken = await connection.execute(_TAKEN, {"key": conversation_id, "names": names})
+            taken = connection.execute(_TAKEN, {"key": conversation_id, "names": names})
             if (name := taken.scalars().first()) is not None:
                 place = names.index(name)
                 raise InvalidRequest(f"The conversation has an item '{name}' already.", param=f"items[{place}].id")
-            await _append(connection, self.tenant, conversation_id, named, start=start)
+            _append(connection, self.tenant, conversation_id, named, start=start)
+            return names, named
+
+        names, named = await self._database.write(work)
         return Page(
             data=[listed(item, name) for name, item in zip(names, named, strict=True)],
             first_id=names[0] if names else None,
@@ -111,63 +111,69 @@ class ConversationStore:
 
     async def item(self, conversation_id: str, item: str) -> Raw:
         """One item, as it is listed. Raises :class:`NotFound`."""
-        async with self._database.read() as connection:
-            await self._find(connection, conversation_id)
+
+        def work(connection: Connection) -> bytes:
+            self._find(connection, conversation_id)
             body = None
             if usable_id(item):
-                body = (await connection.execute(_ITEM, {"key": conversation_id, "name": item})).scalar_one_or_none()
+                body = connection.execute(_ITEM, {"key": conversation_id, "name": item}).scalar_one_or_none()
             if body is None:
                 raise _no_item(item)
             try:
-                (whole,) = await blobs.restore(connection, self.tenant, [bytes(body)])
+                return blobs.restore(connection, self.tenant, [bytes(body)])[0]
             except KeyError as error:
                 raise _no_item(item) from error
-        return listed(Raw(whole), item)
+
+        return listed(Raw(await self._database.read(work)), item)
 
     async def delete_item(self, conversation_id: str, item: str) -> StoredConversation:
         """Take one item out; the conversation is the answer. Raises :class:`NotFound`."""
-        async with self._database.write() as connection:
-            found = await self._find(connection, conversation_id, lock=True)
+
+        def work(connection: Connection) -> StoredConversation:
+            found = self._find(connection, conversation_id, lock=True)
             gone = 0
             if usable_id(item):
-                gone = (await connection.execute(_DELETE_ITEM, {"key": conversation_id, "name": item})).rowcount
+                gone = connection.execute(_DELETE_ITEM, {"key": conversation_id, "name": item}).rowcount
             if gone == 0:
                 raise _no_item(item)
-        return found
+            return found
+
+        return await self._database.write(work)
 
     async def _items(self, conversation_id: str) -> list[tuple[str, Raw]]:
-        async with self._database.read() as connection:
-            await self._find(connection, conversation_id)
-            rows = (await connection.execute(_ITEMS, {"key": conversation_id})).all()
+
+        def work(connection: Connection) -> list[tuple[str, Raw]]:
+            self._find(connection, conversation_id)
+            rows = connection.execute(_ITEMS, {"key": conversation_id}).all()
             try:
-                bodies = await blobs.restore(connection, self.tenant, [bytes(row.body) for row in rows])
+                bodies = blobs.restore(connection, self.tenant, [bytes(row.body) for row in rows])
             except KeyError as error:
                 raise _not_found(conversation_id) from error
-        return [(row.id, Raw(body)) for row, body in zip(rows, bodies, strict=True)]
+            return [(row.id, Raw(body)) for row, body in zip(rows, bodies, strict=True)]
 
-    async def _find(
-        self, connection: AsyncConnection, conversation_id: str, *, lock: bool = False
-    ) -> StoredConversation:
+        return await self._database.read(work)
+
+    def _find(self, connection: Connection, conversation_id: str, *, lock: bool = False) -> StoredConversation:
         found = None
         if usable_id(conversation_id):
             place = {"key": conversation_id, "tenant": self.tenant}
-            found = (await connection.execute(_FIND_LOCKED if lock else _FIND, place)).first()
+            found = connection.execute(_FIND_LOCKED if lock else _FIND, place).first()
         if found is None:
             raise _not_found(conversation_id)
         metadata = msgspec.json.decode(bytes(found.metadata), type=dict[str, str])
         return StoredConversation(found.id, found.created_at // 1000, metadata)
 
 
-async def append(connection: AsyncConnection, tenant: str, conversation_id: str, items: Sequence[Raw]) -> None:
+def append(connection: Connection, tenant: str, conversation_id: str, items: Sequence[Raw]) -> None:
     """Add a completed turn's items; nothing where the conversation has gone.
 
     An item whose id the conversation has already gets a new one: a turn that is done cannot be refused for that.
     """
-    if (await connection.execute(_FIND_LOCKED, {"key": conversation_id, "tenant": tenant})).first() is None:
+    if connection.execute(_FIND_LOCKED, {"key": conversation_id, "tenant": tenant}).first() is None:
         return
-    start = await _end(connection, conversation_id)
+    start = _end(connection, conversation_id)
     names = [str(probe(item).id) for item in items]
-    taken = set((await connection.execute(_TAKEN, {"key": conversation_id, "names": names})).scalars())
+    taken = set(connection.execute(_TAKEN, {"key": conversation_id, "names": names}).scalars())
     fresh = []
     for place, (name, item) in enumerate(zip(names, items, strict=True), start):
         if name in taken:
@@ -175,11 +181,11 @@ async def append(connection: AsyncConnection, tenant: str, conversation_id: str,
             item = Raw(edit(bytes(item), {"id": name}))
         taken.add(name)
         fresh.append(item)
-    await _append(connection, tenant, conversation_id, fresh, start=start, from_turn=True)
+    _append(connection, tenant, conversation_id, fresh, start=start, from_turn=True)
 
 
-async def _append(
-    connection: AsyncConnection,
+def _append(
+    connection: Connection,
     tenant: str,
     conversation_id: str,
     items: Sequence[Raw],
@@ -191,21 +197,21 @@ async def _append(
         return
     # A turn's items have left their blobs behind already: those only have one more user.
     stored, taken = (list(items), {}) if from_turn else blobs.take_out(items)
-    await connection.execute(
+    connection.execute(
         insert(conversation_items),
         [
             {"conversation_id": conversation_id, "position": place, "id": probe(item).id, "body": bytes(item)}
             for place, item in enumerate(stored, start)
         ],
     )
-    await blobs.save(connection, tenant, taken, conversation_id=conversation_id)
+    blobs.save(connection, tenant, taken, conversation_id=conversation_id)
     if from_turn:
         used = {key for item in items for key in blobs.references(bytes(item))}
-        await blobs.use(connection, tenant, used, conversation_id=conversation_id)
+        blobs.use(connection, tenant, used, conversation_id=conversation_id)
 
 
-async def _end(connection: AsyncConnection, conversation_id: str) -> int:
-    return int((await connection.execute(_LAST, {"key": conversation_id})).scalar_one()) + 1
+def _end(connection: Connection, conversation_id: str) -> int:
+    return int(connection.execute(_LAST, {"key": conversation_id}).scalar_one()) + 1
 
 
 def _named(items: Sequence[Raw], conversation_id: str, *, start: int = 0) -> list[Raw]:
@@ -215,16 +221,6 @@ def _named(items: Sequence[Raw], conversation_id: str, *, start: int = 0) -> lis
         if bytes(item)[:1] != b"{":
             raise InvalidRequest("An item must be an object.", param=f"items[{place}]")
     return with_ids(items, f"{conversation_id}/{start}" if start else conversation_id, param="items")
-
-
-def check_metadata(metadata: dict[str, str], *, param: str = "metadata") -> dict[str, str]:
-    """Refuse what OpenAI refuses: more than 16 pairs, keys over 64 or values over 512 characters."""
-    if len(metadata) > 16:
-        raise InvalidRequest("Metadata has at most 16 pairs.", param=param)
-    for key, value in metadata.items():
-        if len(key) > 64 or len(value) > 512:
-            raise InvalidRequest("A metadata key has at most 64 characters, a value at most 512.", param=param)
-    return metadata
 
 
 def _not_found(conversation_id: str) -> NotFound:

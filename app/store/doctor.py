@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, text
 
 from app.store import blobs
 from app.store.database import Database
@@ -67,46 +66,56 @@ async def examine(database: Database, *, deep: bool = False) -> AsyncIterator[Fi
         database: the store.
         deep: read every turn as well: that its JSON is whole and that its blobs are there.
     """
-    async with database.read() as connection:
-        for kind, (detail, query) in _CHECKS.items():
-            for tenant, name, other in (await connection.execute(text(query))).all():
-                shown = name.hex() if isinstance(name, bytes) else name
-                yield Finding(kind, tenant, shown, detail.format(other=other))
-        async for finding in _stuck(connection):
+    for check in (_contradictions, _stuck):
+        for finding in await database.read(check):
             yield finding
-        if deep:
-            async for finding in _unreadable(connection):
-                yield finding
+    after: str | None = "" if deep else None
+    while after is not None:
+        found, after = await database.read(_unreadable, after)
+        for finding in found:
+            yield finding
 
 
-async def _stuck(connection: AsyncConnection) -> AsyncIterator[Finding]:
-    alive = await alive_owners(connection)
-    running = await connection.execute(
+def _contradictions(connection: Connection) -> list[Finding]:
+    found = []
+    for kind, (detail, query) in _CHECKS.items():
+        for tenant, name, other in connection.execute(text(query)).all():
+            shown = name.hex() if isinstance(name, bytes) else name
+            found.append(Finding(kind, tenant, shown, detail.format(other=other)))
+    return found
+
+
+def _stuck(connection: Connection) -> list[Finding]:
+    alive = alive_owners(connection)
+    running = connection.execute(
         text("SELECT tenant_id, id, owner, status FROM responses WHERE status IN ('queued', 'in_progress')")
     )
-    for row in running.all():
-        if row.owner not in alive:
-            yield Finding(
-                "stuck", row.tenant_id, row.id, f"it is {row.status}, but its process is gone; a sweep ends it"
-            )
+    return [
+        Finding("stuck", row.tenant_id, row.id, f"it is {row.status}, but its process is gone; a sweep ends it")
+        for row in running.all()
+        if row.owner not in alive
+    ]
 
 
-async def _unreadable(connection: AsyncConnection) -> AsyncIterator[Finding]:
-    query = text(
-        """SELECT r.tenant_id, r.id, r.body, t.input, t.output
-            FROM responses AS r JOIN turns AS t ON t.response_id = r.id
-            WHERE r.id > :after ORDER BY r.id LIMIT :batch"""
-    )
-    after = ""
-    while rows := (await connection.execute(query, {"after": after, "batch": BATCH})).all():
-        for row in rows:
-            try:
-                msgspec.json.decode(bytes(row.body), type=dict[str, msgspec.Raw])
-                for array in (row.input, row.output):
-                    split(bytes(array))
-                await blobs.restore(connection, row.tenant_id, [bytes(row.input), bytes(row.output)])
-            except msgspec.MsgspecError as error:
-                yield Finding("unreadable", row.tenant_id, row.id, f"its JSON is broken: {error}")
-            except KeyError as error:
-                yield Finding("missing_blob", row.tenant_id, row.id, f"blob {error.args[0].hex()} is gone")
-        after = rows[-1].id
+def _unreadable(connection: Connection, after: str) -> tuple[list[Finding], str | None]:
+    """What is wrong with the next turns, and after which id to go on; None at the end."""
+    rows = connection.execute(_NEXT, {"after": after, "batch": BATCH}).all()
+    found = []
+    for row in rows:
+        try:
+            msgspec.json.decode(bytes(row.body), type=dict[str, msgspec.Raw])
+            for array in (row.input, row.output):
+                split(bytes(array))
+            blobs.restore(connection, row.tenant_id, [bytes(row.input), bytes(row.output)])
+        except msgspec.MsgspecError as error:
+            found.append(Finding("unreadable", row.tenant_id, row.id, f"its JSON is broken: {error}"))
+        except KeyError as error:
+            found.append(Finding("missing_blob", row.tenant_id, row.id, f"blob {error.args[0].hex()} is gone"))
+    return found, rows[-1].id if rows else None
+
+
+_NEXT = text(
+    """SELECT r.tenant_id, r.id, r.body, t.input, t.output
+        FROM responses AS r JOIN turns AS t ON t.response_id = r.id
+        WHERE r.id > :after ORDER BY r.id LIMIT :batch"""
+)

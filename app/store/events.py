@@ -6,8 +6,7 @@ The log is the only memory of a stream, so any replica can replay it; it is swep
 from collections.abc import Sequence
 
 from msgspec import Struct
-from sqlalchemy import and_, bindparam, func, insert, or_, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, and_, bindparam, func, insert, or_, select
 
 from app.protocol.ids import now_ms
 from app.store.database import Database
@@ -46,39 +45,41 @@ class EventLog:
 
     async def append(self, response_id: str, batch: Sequence[LoggedEvent]) -> bool:
         """Log events of a running response; False, and nothing logged, where it does not run any more."""
-        async with self._database.write() as connection:
-            if not await self._running(connection, response_id):
-                return False
-            await write(connection, response_id, batch)
-        return True
 
-    async def _running(self, connection: AsyncConnection, response_id: str) -> bool:
-        place = {"key": response_id, "tenant": self.tenant}
-        return (await connection.execute(_RUNNING, place)).first() is not None
+        def work(connection: Connection) -> bool:
+            place = {"key": response_id, "tenant": self.tenant}
+            if connection.execute(_RUNNING, place).first() is None:
+                return False
+            write(connection, response_id, batch)
+            return True
+
+        return await self._database.write(work)
 
     async def read(self, response_id: str, after: int = -1) -> Replay | None:
         """The events whose sequence number is over ``after``, oldest first; None where there is no such response."""
-        async with self._database.read() as connection:
+
+        def work(connection: Connection) -> Replay | None:
             place = {"key": response_id, "tenant": self.tenant, "now": now_ms()}
             # The state first: what was logged before the run ended is then in what is read next.
-            found = (await connection.execute(_STATE, place)).first()
+            found = connection.execute(_STATE, place).first()
             if found is None:
                 return None
-            rows = await connection.execute(_READ, {"key": response_id, "after": after})
+            rows = connection.execute(_READ, {"key": response_id, "after": after})
             return Replay(found.status, [LoggedEvent(row.sequence, bytes(row.event)) for row in rows])
+
+        return await self._database.read(work)
 
     async def last(self, response_id: str) -> int:
         """The highest sequence number that is logged for this response; -1 for none (logs are swept)."""
-        async with self._database.read() as connection:
-            place = {"key": response_id, "tenant": self.tenant}
-            return int((await connection.execute(_LAST, place)).scalar_one())
+        place = {"key": response_id, "tenant": self.tenant}
+        return await self._database.read(lambda connection: int(connection.execute(_LAST, place).scalar_one()))
 
 
-async def write(connection: AsyncConnection, response_id: str, batch: Sequence[LoggedEvent]) -> None:
+def write(connection: Connection, response_id: str, batch: Sequence[LoggedEvent]) -> None:
     """Log events in the caller's transaction."""
     if batch:
         rows = [{"response_id": response_id, "sequence": one.sequence, "event": one.event} for one in batch]
-        await connection.execute(insert(events), rows)
+        connection.execute(insert(events), rows)
 
 
 _MINE = and_(responses.c.id == bindparam("key"), responses.c.tenant_id == bindparam("tenant"))

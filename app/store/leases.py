@@ -4,9 +4,8 @@ A process keeps a lease on its own id; a turn whose owner's lease has run out ha
 by wall clocks, so replicas' clocks must agree to within a fraction of :data:`LEASE_MS`.
 """
 
-from sqlalchemy import bindparam, delete, or_, select
+from sqlalchemy import Connection, bindparam, delete, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.protocol.ids import now_ms
 from app.store.database import Database
@@ -37,8 +36,7 @@ async def hold(database: Database, name: str, owner: str, *, for_ms: int) -> boo
         )
         .returning(leases.c.name)
     )
-    async with database.write() as connection:
-        return (await connection.execute(statement)).first() is not None
+    return await database.write(lambda connection: connection.execute(statement).first() is not None)
 
 
 async def hold_process(database: Database, owner: str, *, for_ms: int = LEASE_MS) -> None:
@@ -48,14 +46,12 @@ async def hold_process(database: Database, owner: str, *, for_ms: int = LEASE_MS
 
 async def release(database: Database, name: str, owner: str) -> None:
     """Give a lease back early; nothing where another owner holds it."""
-    async with database.write() as connection:
-        await connection.execute(_RELEASE, {"key": name, "by": owner})
+    await database.write(lambda connection: connection.execute(_RELEASE, {"key": name, "by": owner}))
 
 
-async def alive_owners(connection: AsyncConnection) -> set[str]:
+def alive_owners(connection: Connection) -> set[str]:
     """Every process that has a lease now."""
-    rows = await connection.execute(_ALIVE, {"now": now_ms()})
-    return set(rows.scalars())
+    return set(connection.execute(_ALIVE, {"now": now_ms()}).scalars())
 
 
 _RELEASE = delete(leases).where(leases.c.name == bindparam("key"), leases.c.owner == bindparam("by"))

@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import BigInteger, bindparam, case, delete, select, text, update
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import BigInteger, Connection, bindparam, case, delete, select, text, update
 
+from app.errors import StoreFailure
 from app.protocol.ids import now_ms
 from app.store import blobs, leases
 from app.store.database import Database
@@ -57,72 +58,83 @@ class Swept(Struct):
 async def sweep(database: Database, *, retention: Retention = Retention(), batch: int = BATCH) -> Swept:
     """Delete all that has expired, and end the turns whose process has died."""
     done = Swept(given_up=await give_up_dead(database, retention))
-    while (removed := await _sweep_threads(database, batch, done)) == batch:
-        await asyncio.sleep(0)
-    while (removed := await _sweep_events(database, batch)) > 0:
+    removed = batch
+    while removed == batch:
+        removed = await database.write(_sweep_threads, batch, done)
+    removed = batch
+    while removed == batch:
+        removed = await database.write(_sweep_events, batch)
         done.event_logs += removed
-        if removed < batch:
-            break
-    async with database.write() as connection:
-        await connection.execute(delete(lease_table).where(lease_table.c.expires_at < now_ms() - 86_400_000))
+    await database.write(_forget_old_leases)
     if done.threads and database.is_sqlite:
         await _shrink(database)
     return done
 
 
-async def _sweep_threads(database: Database, batch: int, done: Swept) -> int:
-    async with database.write() as connection:
-        ids = list((await connection.execute(_EXPIRED, {"now": now_ms(), "most": batch})).scalars())
-        if not ids:
-            return 0
-        inside = list((await connection.execute(_RESPONSES_OF, {"ids": ids})).scalars())
-        used = await blobs.uses_of(connection, "response_id", inside)
-        await connection.execute(_DELETE_THREADS, {"ids": ids})
-        done.blobs += await blobs.drop_unused(connection, used)
+def _sweep_threads(connection: Connection, batch: int, done: Swept) -> int:
+    ids = list(connection.execute(_EXPIRED, {"now": now_ms(), "most": batch}).scalars())
+    if not ids:
+        return 0
+    inside = list(connection.execute(_RESPONSES_OF, {"ids": ids}).scalars())
+    used = blobs.uses_of(connection, "response_id", inside)
+    connection.execute(_DELETE_THREADS, {"ids": ids})
+    done.blobs += blobs.drop_unused(connection, used)
     done.threads += len(ids)
     done.responses += len(inside)
     return len(ids)
 
 
-async def _sweep_events(database: Database, batch: int) -> int:
-    async with database.write() as connection:
-        ids = list((await connection.execute(_OLD_LOGS, {"now": now_ms(), "most": batch})).scalars())
-        if ids:
-            await connection.execute(_DELETE_EVENTS, {"ids": ids})
-            await connection.execute(_LOGS_GONE, {"ids": ids})
+def _sweep_events(connection: Connection, batch: int) -> int:
+    ids = list(connection.execute(_OLD_LOGS, {"now": now_ms(), "most": batch}).scalars())
+    if ids:
+        connection.execute(_DELETE_EVENTS, {"ids": ids})
+        connection.execute(_LOGS_GONE, {"ids": ids})
     return len(ids)
+
+
+def _forget_old_leases(connection: Connection) -> None:
+    connection.execute(delete(lease_table).where(lease_table.c.expires_at < now_ms() - 86_400_000))
 
 
 async def _shrink(database: Database, pages: int = 2000) -> None:
     """Give free pages of an SQLite file back, some at a time: each round holds the write lock for milliseconds."""
-    async with database.read() as connection:
-        if (await connection.execute(text("PRAGMA auto_vacuum"))).scalar_one() != 2:
-            return
-        left = (await connection.execute(text("PRAGMA freelist_count"))).scalar_one()
-    for _ in range(left // pages + 1):
-        async with database.writer.connect() as connection:
-            driver = (await connection.get_raw_connection()).driver_connection
-            assert driver is not None
-            # It frees a page at each step, and only a script is stepped to its end: its rows have no columns.
-            await driver.executescript(f"PRAGMA incremental_vacuum({pages})")
+
+    def free_pages(connection: Connection) -> int:
+        if connection.execute(text("PRAGMA auto_vacuum")).scalar_one() != 2:
+            return 0
+        return int(connection.execute(text("PRAGMA freelist_count")).scalar_one())
+
+    def give_back(connection: Connection) -> None:
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        # It frees a page at each step, and only a script is stepped to its end: its rows have no columns.
+        driver.executescript(f"PRAGMA incremental_vacuum({pages})")
+
+    # In autocommit, as a vacuum has to be: with a reader's connection.
+    for _ in range(-(await database.read(free_pages) // -pages)):
+        await database.read(give_back)
 
 
 async def give_up_dead(database: Database, retention: Retention = Retention()) -> int:
     """End as failed every running turn whose process has no lease any more; a turn that has ended stays as it is."""
-    async with database.read() as connection:
-        owners = set((await connection.execute(_OWNERS)).scalars())
-        dead = owners - await leases.alive_owners(connection)
-        orphans = (await connection.execute(_ORPHANS, {"owners": sorted(dead)})).all() if dead else []
+
+    def orphans(connection: Connection) -> Sequence[Any]:
+        dead = set(connection.execute(_OWNERS).scalars()) - leases.alive_owners(connection)
+        return connection.execute(_ORPHANS, {"owners": sorted(dead)}).all() if dead else []
+
     given_up = 0
-    for orphan in orphans:
+    for orphan in await database.read(orphans):
         now = now_ms()
         body = ended_body(
             bytes(orphan.body), "failed", code="server_error", message="The server stopped while it generated this."
         )
         values = {"key": orphan.id, "by": orphan.owner, "now": now, "new": body, "until": now + retention.events_ms}
-        async with database.write() as connection:
-            given_up += (await connection.execute(_GIVE_UP, values)).rowcount
+        given_up += await database.write(_give_up, values)
     return given_up
+
+
+def _give_up(connection: Connection, values: dict[str, Any]) -> int:
+    return connection.execute(_GIVE_UP, values).rowcount
 
 
 class Sweeper:
@@ -170,7 +182,7 @@ class Sweeper:
             try:
                 if swept := await self.once():
                     log.info("swept the store: %s", swept)
-            except SQLAlchemyError:
+            except StoreFailure:
                 log.exception("the sweep failed; the next one will try again")
 
 

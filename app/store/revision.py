@@ -3,14 +3,12 @@
 Alembic takes a second to import, so the usual start compares one row instead; only an upgrade loads it.
 """
 
-import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, column, inspect, select, table, text
-from sqlalchemy.exc import SQLAlchemyError
 
-from app.errors import StartupError
+from app.errors import StartupError, StoreFailure
 from app.store.database import Database
 from app.store.tables import HEAD, metadata
 
@@ -36,10 +34,8 @@ async def ensure_head(database: Database, *, auto_upgrade: bool = False) -> str:
             names the command that mends it.
     """
     try:
-        _open_file(database)
-        async with database.write() as connection:
-            found = await connection.run_sync(_create_if_empty)
-    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+        found = await database.write(_create_if_empty)
+    except StoreFailure as error:
         raise StartupError(f"the store at {database.url!r} cannot be opened: {_reason(error)}") from error
     if found == HEAD:
         return HEAD
@@ -64,14 +60,12 @@ async def ensure_head(database: Database, *, auto_upgrade: bool = False) -> str:
 
 async def current_revision(database: Database) -> str | None:
     """The revision of a database; None for one that has none."""
-    async with database.read() as connection:
-        return await connection.run_sync(_current)
+    return await database.read(_current)
 
 
 async def create_at_head(database: Database) -> None:
     """Create all tables in an empty database, as ``upgrade head`` would."""
-    async with database.write() as connection:
-        await connection.run_sync(_create_if_empty)
+    await database.write(_create_if_empty)
 
 
 async def upgrade(database: Database, revision: str = "head") -> None:
@@ -85,8 +79,7 @@ async def upgrade(database: Database, revision: str = "head") -> None:
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
 
-    async with database.write() as connection:
-        await connection.run_sync(run)
+    await database.write(run)
 
 
 def alembic_config(**attributes: Any) -> "Config":
@@ -98,13 +91,6 @@ def alembic_config(**attributes: Any) -> "Config":
     config = Config(str(ROOT / "alembic.ini"))
     config.attributes.update(configure_logger=False, **attributes)
     return config
-
-
-def _open_file(database: Database) -> None:
-    # aiosqlite opens it in a thread, and where that fails the thread outlives the event loop that a failed start ends.
-    name = database.url.database
-    if database.is_sqlite and name and not name.startswith((":memory:", "file:")):
-        sqlite3.connect(name).close()
 
 
 def _create_if_empty(connection: Connection) -> str | None:
@@ -134,4 +120,5 @@ def _lock(connection: Connection) -> None:
 
 
 def _reason(error: Exception) -> str:
-    return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+    cause = error.__cause__ or error
+    return str(getattr(cause, "orig", None) or cause).strip().splitlines()[0]

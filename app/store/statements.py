@@ -67,6 +67,7 @@ SET_OUTPUT = (
         completion_ids=bindparam("completion"),
     )
 )
+INPUT = select(turns.c.input).where(turns.c.response_id == bindparam("key"))
 DELETE = delete(responses).where(MINE)
 DELETE_EMPTY_THREAD = delete(threads).where(
     threads.c.id == bindparam("key"),

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from msgspec import Raw
-from sqlalchemy import select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Connection
 
 from app.errors import InvalidRequest
 from app.protocol.ids import now_ms, response_range
@@ -18,11 +17,10 @@ from app.store import blobs, chain
 from app.store import statements as sql
 from app.store.beginning import begin, slide, whole
 from app.store.conversations import append
-from app.store.database import Database
+from app.store.database import Clash, Database
 from app.store.exact import PackedIds
 from app.store.items import Page, join, listing, page, probe, split
 from app.store.retention import Retention
-from app.store.tables import turns
 from app.store.turn import (
     RUNNING,
     Begun,
@@ -66,9 +64,8 @@ class ResponseStore:
         given, taken = blobs.take_out(turn.input)
         for attempt in (1, 2, 3):
             try:
-                async with self._database.write() as connection:
-                    return await begin(connection, self.tenant, self._retention, turn, join(given), taken)
-            except IntegrityError:
+                return await self._database.write(begin, self.tenant, self._retention, turn, join(given), taken)
+            except Clash:
                 # Lost a race for the key, the thread or a blob: the next look finds what won.
                 if attempt == 3:
                     raise
@@ -77,8 +74,7 @@ class ResponseStore:
     async def start(self, response_id: str, body: bytes) -> bool:
         """From queued to in_progress; False where it was cancelled or deleted first."""
         values = {"key": response_id, "tenant": self.tenant, "new_body": without_output(body)}
-        async with self._database.write() as connection:
-            return (await connection.execute(sql.START, values)).rowcount == 1
+        return await self._database.write(lambda connection: connection.execute(sql.START, values).rowcount == 1)
 
     async def finish(
         self,
@@ -111,27 +107,27 @@ class ResponseStore:
             "until": now + self._retention.events_ms,
             "new_body": without_output(body),
         }
-        async with self._database.write() as connection:
-            ended = (await connection.execute(sql.FINISH, values)).first()
+        wide = {
+            "key": response_id,
+            "new_output": join(taken_out),
+            "shared": None if exact is None else exact.shared,
+            "prompt": None if exact is None else exact.prompt,
+            "completion": None if exact is None else exact.completion,
+        }
+
+        def work(connection: Connection) -> bool:
+            ended = connection.execute(sql.FINISH, values).first()
             if ended is None:
                 return False
-            await connection.execute(
-                sql.SET_OUTPUT,
-                {
-                    "key": response_id,
-                    "new_output": join(taken_out),
-                    "shared": None if exact is None else exact.shared,
-                    "prompt": None if exact is None else exact.prompt,
-                    "completion": None if exact is None else exact.completion,
-                },
-            )
-            await blobs.save(connection, self.tenant, taken, response_id=response_id)
-            await slide(connection, self.tenant, self._retention, ended.thread_id, now)
+            connection.execute(sql.SET_OUTPUT, wide)
+            blobs.save(connection, self.tenant, taken, response_id=response_id)
+            slide(connection, self.tenant, self._retention, ended.thread_id, now)
             if ended.conversation_id is not None and status in ("completed", "incomplete"):
-                given = await connection.execute(select(turns.c.input).where(turns.c.response_id == response_id))
-                items = [*split(bytes(given.scalar_one())), *taken_out]
-                await append(connection, self.tenant, ended.conversation_id, items)
-        return True
+                given = connection.execute(sql.INPUT, {"key": response_id}).scalar_one()
+                append(connection, self.tenant, ended.conversation_id, [*split(bytes(given)), *taken_out])
+            return True
+
+        return await self._database.write(work)
 
     async def fail(self, response_id: str, *, code: str, message: str) -> bool:
         """End a running turn as failed, without a reply of its own; False where it does not run any more."""
@@ -142,8 +138,8 @@ class ResponseStore:
         return await self._end(response_id, "cancelled")
 
     async def _end(self, response_id: str, status: Status, *, code: str = "", message: str = "") -> bool:
-        async with self._database.write() as connection:
-            found = (await connection.execute(sql.LOCK, {"key": response_id, "tenant": self.tenant})).first()
+        def work(connection: Connection) -> bool:
+            found = connection.execute(sql.LOCK, {"key": response_id, "tenant": self.tenant}).first()
             if found is None or found.status not in RUNNING:
                 return False
             now = now_ms()
@@ -155,7 +151,9 @@ class ResponseStore:
                 "until": now + self._retention.events_ms,
                 "new_body": ended_body(bytes(found.body), status, code=code, message=message),
             }
-            return (await connection.execute(sql.FINISH, values)).first() is not None
+            return connection.execute(sql.FINISH, values).first() is not None
+
+        return await self._database.write(work)
 
     async def cancel(self, response_id: str) -> StoredResponse:
         """Cancel a background response; one that has ended is returned as it is.
@@ -174,34 +172,43 @@ class ResponseStore:
 
     async def retrieve(self, response_id: str) -> StoredResponse:
         """A response as it stands. Raises :class:`NotFound`."""
-        async with self._database.read() as connection:
-            found = None
-            if usable_id(response_id):
-                place = {"key": response_id, "tenant": self.tenant, "now": now_ms()}
-                found = (await connection.execute(sql.RETRIEVE, place)).first()
+        if not usable_id(response_id):
+            raise not_found(response_id)
+
+        def work(connection: Connection) -> StoredResponse:
+            place = {"key": response_id, "tenant": self.tenant, "now": now_ms()}
+            found = connection.execute(sql.RETRIEVE, place).first()
             if found is None:
                 raise not_found(response_id)
-            return await whole(connection, self.tenant, found)
+            return whole(connection, self.tenant, found)
+
+        return await self._database.read(work)
 
     async def status(self, response_id: str) -> Status | None:
         """The state of a response, None where there is none: what a long poll asks."""
-        async with self._database.read() as connection:
-            place = {"key": response_id, "tenant": self.tenant, "now": now_ms()}
-            found = (await connection.execute(sql.PLACE, place)).first() if usable_id(response_id) else None
-            return None if found is None else found.status
+        if not usable_id(response_id):
+            return None
+        place = {"key": response_id, "tenant": self.tenant, "now": now_ms()}
+        found = await self._database.read(lambda connection: connection.execute(sql.PLACE, place).first())
+        return None if found is None else found.status
 
     async def delete(self, response_id: str) -> None:
         """Delete a response, running or not; what continued it is not found from then on. Raises :class:`NotFound`."""
-        place = {"key": response_id, "tenant": self.tenant, "now": now_ms()}
-        async with self._database.write() as connection:
-            found = (await connection.execute(sql.PLACE, place)).first() if usable_id(response_id) else None
+        if not usable_id(response_id):
+            raise not_found(response_id)
+
+        def work(connection: Connection) -> None:
+            place = {"key": response_id, "tenant": self.tenant, "now": now_ms()}
+            found = connection.execute(sql.PLACE, place).first()
             if found is None:
                 raise not_found(response_id)
-            used = await blobs.uses_of(connection, "response_id", [response_id])
-            if (await connection.execute(sql.DELETE, {"key": response_id, "tenant": self.tenant})).rowcount == 0:
+            used = blobs.uses_of(connection, "response_id", [response_id])
+            if connection.execute(sql.DELETE, {"key": response_id, "tenant": self.tenant}).rowcount == 0:
                 raise not_found(response_id)
-            await connection.execute(sql.DELETE_EMPTY_THREAD, {"key": found.thread_id, "tenant": self.tenant})
-            await blobs.drop_unused(connection, used)
+            connection.execute(sql.DELETE_EMPTY_THREAD, {"key": found.thread_id, "tenant": self.tenant})
+            blobs.drop_unused(connection, used)
+
+        await self._database.write(work)
 
     async def resolve(self, previous_id: str, *, with_ids: bool = False) -> chain.History:
         """The whole conversation up to and including a response, to be continued.
@@ -233,22 +240,24 @@ class ResponseStore:
     async def _walk(self, response_id: str, *, with_ids: bool = False) -> chain.History | None:
         if not usable_id(response_id):
             return None
-        async with self._database.read() as connection:
-            return await chain.walk(connection, self.tenant, response_id, now=now_ms(), with_ids=with_ids)
+        return await self._database.read(chain.walk, self.tenant, response_id, now=now_ms(), with_ids=with_ids)
 
     async def find_item(self, item_id: str) -> Raw | None:
         """An item that a response of this tenant took or gave, by its id; None where there is none."""
         between = response_range(item_id)
         if between is None:
             return None
-        async with self._database.read() as connection:
-            place = {"tenant": self.tenant, "first": between[0], "end": between[1], "now": now_ms()}
-            for row in (await connection.execute(sql.NEAR, place)).all():
+        place = {"tenant": self.tenant, "first": between[0], "end": between[1], "now": now_ms()}
+
+        def work(connection: Connection) -> Raw | None:
+            for row in connection.execute(sql.NEAR, place).all():
                 for column in (bytes(row.output), bytes(row.input)):
                     for item in split(column):
                         if probe(item).id == item_id:
                             try:
-                                return Raw((await blobs.restore(connection, self.tenant, [bytes(item)]))[0])
+                                return Raw(blobs.restore(connection, self.tenant, [bytes(item)])[0])
                             except KeyError:
                                 return None
-        return None
+            return None
+
+        return await self._database.read(work)

@@ -1,9 +1,7 @@
 """A tenant's rows to counts, or to nothing."""
 
-from collections.abc import Sequence
-
 from msgspec import Struct
-from sqlalchemy import bindparam, delete, func, select, text
+from sqlalchemy import Connection, Table, delete, func, select, text
 
 from app.store.database import Database
 from app.store.tables import blob_uses, blobs, conversation_items, conversations, responses, threads, turns
@@ -45,57 +43,65 @@ class Deleted(Struct):
 
 async def stats(database: Database) -> StoreStats:
     """Count everything, tenant by tenant, largest first. Reads the whole store once."""
+    revision, statuses, tenants = await database.read(_count)
+    return StoreStats(
+        revision=revision,
+        disk_bytes=await database.size_bytes(),
+        statuses=dict(sorted(statuses.items())),
+        tenants=sorted(tenants, key=lambda one: (-one.bytes, one.tenant)),
+    )
+
+
+def _count(connection: Connection) -> tuple[str | None, dict[str, int], list[TenantStats]]:
+    """The revision, responses by status, and each tenant's counts."""
     found: dict[str, TenantStats] = {}
 
     def of(tenant: str) -> TenantStats:
         return found.setdefault(tenant, TenantStats(tenant=tenant))
 
     statuses: dict[str, int] = {}
-    async with database.read() as connection:
-        for tenant, count in (await connection.execute(_THREADS)).all():
-            of(tenant).threads = count
-        for tenant, status, count, size in (await connection.execute(_RESPONSES)).all():
-            one = of(tenant)
-            one.responses += count
-            one.running += count if status in ("queued", "in_progress") else 0
-            one.bytes += size or 0
-            statuses[status] = statuses.get(status, 0) + count
-        for tenant, count in (await connection.execute(_CONVERSATIONS)).all():
-            of(tenant).conversations = count
-        for tenant, count, size in (await connection.execute(_ITEMS)).all():
-            of(tenant).conversation_items = count
-            of(tenant).bytes += size or 0
-        for tenant, count, size in (await connection.execute(_BLOBS)).all():
-            of(tenant).blobs = count
-            of(tenant).bytes += size or 0
-        revision = (await connection.execute(text("SELECT version_num FROM alembic_version"))).scalar()
-    tenants = sorted(found.values(), key=lambda one: (-one.bytes, one.tenant))
-    return StoreStats(
-        revision=revision,
-        disk_bytes=await database.size_bytes(),
-        statuses=dict(sorted(statuses.items())),
-        tenants=tenants,
-    )
+    for tenant, count in connection.execute(_THREADS).all():
+        of(tenant).threads = count
+    for tenant, status, count, size in connection.execute(_RESPONSES).all():
+        one = of(tenant)
+        one.responses += count
+        one.running += count if status in ("queued", "in_progress") else 0
+        one.bytes += size or 0
+        statuses[status] = statuses.get(status, 0) + count
+    for tenant, count in connection.execute(_CONVERSATIONS).all():
+        of(tenant).conversations = count
+    for tenant, count, size in connection.execute(_ITEMS).all():
+        of(tenant).conversation_items = count
+        of(tenant).bytes += size or 0
+    for tenant, count, size in connection.execute(_BLOBS).all():
+        of(tenant).blobs = count
+        of(tenant).bytes += size or 0
+    revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return revision, statuses, list(found.values())
 
 
 async def delete_tenant(database: Database, tenant: str) -> Deleted:
     """Delete all that a tenant has stored, some hundred rows a transaction. Runs of it find themselves cancelled."""
     done = Deleted()
-    for name in ("threads", "conversations"):
-        table = threads if name == "threads" else conversations
-        chosen = select(table.c.id).where(table.c.tenant_id == bindparam("tenant")).limit(BATCH)
-        while True:
-            async with database.write() as connection:
-                ids: Sequence[str] = (await connection.execute(chosen, {"tenant": tenant})).scalars().all()
-                if ids:
-                    await connection.execute(delete(table).where(table.c.id.in_(ids)))
-            setattr(done, name, getattr(done, name) + len(ids))
-            if len(ids) < BATCH:
-                break
-    async with database.write() as connection:
-        await connection.execute(delete(blob_uses).where(blob_uses.c.tenant_id == tenant))
-        done.blobs = (await connection.execute(delete(blobs).where(blobs.c.tenant_id == tenant))).rowcount
+    for table in (threads, conversations):
+        removed = BATCH
+        while removed == BATCH:
+            removed = await database.write(_delete_some, table, tenant)
+            setattr(done, table.name, getattr(done, table.name) + removed)
+    done.blobs = await database.write(_delete_blobs, tenant)
     return done
+
+
+def _delete_some(connection: Connection, table: Table, tenant: str) -> int:
+    ids = connection.execute(select(table.c.id).where(table.c.tenant_id == tenant).limit(BATCH)).scalars().all()
+    if ids:
+        connection.execute(delete(table).where(table.c.id.in_(ids)))
+    return len(ids)
+
+
+def _delete_blobs(connection: Connection, tenant: str) -> int:
+    connection.execute(delete(blob_uses).where(blob_uses.c.tenant_id == tenant))
+    return connection.execute(delete(blobs).where(blobs.c.tenant_id == tenant)).rowcount
 
 
 _THREADS = select(threads.c.tenant_id, func.count()).group_by(threads.c.tenant_id)

@@ -4,14 +4,13 @@ One line is one blob, thread or conversation, whole: a copy that breaks off half
 JSON, so that the file can be read; bytes are base64. Running turns, event logs and leases stay behind.
 """
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
-from sqlalchemy import Table, bindparam, select
+from sqlalchemy import Connection, Table, bindparam, select
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.errors import InvalidRequest
 from app.store import blobs
@@ -105,56 +104,69 @@ _encode = msgspec.json.Encoder().encode
 async def export_lines(database: Database, *, tenant: str | None = None) -> AsyncIterator[bytes]:
     """Yield a store as lines (without their ends), of one tenant or of all."""
     yield _encode(Head(HEAD))
-    async with database.read() as connection:
-        async for rows in _batches(connection, threads, tenant):
-            inside = await _turns(connection, [row.id for row in rows])
-            async for line in _blobs(
-                connection, "response_id", [turn.id for found in inside.values() for turn in found]
-            ):
+    for table, lines_of in ((threads, _thread_lines), (conversations, _conversation_lines)):
+        after: str | None = ""
+        while after is not None:
+            lines, after = await database.read(_next, table, lines_of, tenant, after)
+            for line in lines:
                 yield line
-            for row in rows:
-                if found := inside.get(row.id):
-                    yield _encode(ThreadLine(row.id, row.tenant_id, row.created_at, row.expires_at, found))
-        async for rows in _batches(connection, conversations, tenant):
-            ids = [row.id for row in rows]
-            async for line in _blobs(connection, "conversation_id", ids):
-                yield line
-            listed: dict[str, list[ItemLine]] = {}
-            for item in (await connection.execute(_ITEMS_OF, {"ids": ids})).all():
-                line_item = ItemLine(item.position, item.id, Raw(item.body))
-                listed.setdefault(item.conversation_id, []).append(line_item)
-            for row in rows:
-                items = listed.get(row.id, [])
-                yield _encode(ConversationLine(row.id, row.tenant_id, row.created_at, Raw(row.metadata), items))
 
 
-async def _batches(connection: AsyncConnection, table: Table, tenant: str | None) -> AsyncIterator[Sequence[Any]]:
-    query = select(table).where(table.c.id > bindparam("after")).order_by(table.c.id).limit(BATCH)
+def _next(
+    connection: Connection,
+    table: Table,
+    lines_of: Callable[[Connection, Sequence[Any]], list[bytes]],
+    tenant: str | None,
+    after: str,
+) -> tuple[list[bytes], str | None]:
+    """The lines of the table's next rows, and after which id to go on; None at the end."""
+    query = select(table).where(table.c.id > after).order_by(table.c.id).limit(BATCH)
     if tenant is not None:
         query = query.where(table.c.tenant_id == tenant)
-    after = ""
-    while rows := (await connection.execute(query, {"after": after})).all():
-        yield rows
-        after = rows[-1].id
+    rows = connection.execute(query).all()
+    return lines_of(connection, rows), rows[-1].id if rows else None
 
 
-async def _turns(connection: AsyncConnection, thread_ids: list[str]) -> dict[str, list[TurnLine]]:
+def _thread_lines(connection: Connection, rows: Sequence[Any]) -> list[bytes]:
+    inside = _turns(connection, [row.id for row in rows])
+    lines = _blobs(connection, "response_id", [turn.id for found in inside.values() for turn in found])
+    for row in rows:
+        if found := inside.get(row.id):
+            lines.append(_encode(ThreadLine(row.id, row.tenant_id, row.created_at, row.expires_at, found)))
+    return lines
+
+
+def _conversation_lines(connection: Connection, rows: Sequence[Any]) -> list[bytes]:
+    ids = [row.id for row in rows]
+    lines = _blobs(connection, "conversation_id", ids)
+    listed: dict[str, list[ItemLine]] = {}
+    for item in connection.execute(_ITEMS_OF, {"ids": ids}).all():
+        listed.setdefault(item.conversation_id, []).append(ItemLine(item.position, item.id, Raw(item.body)))
+    for row in rows:
+        items = listed.get(row.id, [])
+        lines.append(_encode(ConversationLine(row.id, row.tenant_id, row.created_at, Raw(row.metadata), items)))
+    return lines
+
+
+def _turns(connection: Connection, thread_ids: list[str]) -> dict[str, list[TurnLine]]:
     found: dict[str, list[TurnLine]] = {}
-    for row in (await connection.execute(_TURNS_OF, {"ids": thread_ids})).all():
+    for row in connection.execute(_TURNS_OF, {"ids": thread_ids}).all():
         values: dict[str, Any] = {name: getattr(row, name) for name in TurnLine.__struct_fields__}
         line = TurnLine(**{**values, "body": Raw(row.body), "input": Raw(row.input), "output": Raw(row.output)})
         found.setdefault(row.thread_id, []).append(line)
     return found
 
 
-async def _blobs(connection: AsyncConnection, column: str, ids: list[str]) -> AsyncIterator[bytes]:
+def _blobs(connection: Connection, column: str, ids: list[str]) -> list[bytes]:
     query = select(blob_table).where(
         blob_table.c.tenant_id == bindparam("tenant"), blob_table.c.sha256 == bindparam("key")
     )
-    for tenant, key in sorted(await blobs.uses_of(connection, column, ids)):
-        row = (await connection.execute(query, {"tenant": tenant, "key": key})).first()
+    lines = []
+    for tenant, key in sorted(blobs.uses_of(connection, column, ids)):
+        row = connection.execute(query, {"tenant": tenant, "key": key}).first()
         if row is not None:
-            yield _encode(BlobLine(row.tenant_id, row.sha256, row.data))
+            lines.append(_encode(BlobLine(row.tenant_id, row.sha256, row.data)))
+    return lines
 
 
 async def import_lines(database: Database, lines: Iterable[bytes]) -> Imported:
@@ -175,47 +187,48 @@ async def import_lines(database: Database, lines: Iterable[bytes]) -> Imported:
             if read.revision != HEAD:
                 raise InvalidRequest(f"The export is of revision {read.revision}, this store is of {HEAD}.")
             continue
-        async with database.write() as connection:
-            if isinstance(read, BlobLine):
-                done.blobs += await _put(
-                    connection, blob_table, tenant_id=read.tenant, sha256=read.sha256, data=read.data
-                )
-            elif isinstance(read, ThreadLine):
-                await _put_thread(connection, read, done)
-            else:
-                await _put_conversation(connection, read, done)
+        await database.write(_put_line, read, done)
     return done
 
 
-async def _put_thread(connection: AsyncConnection, line: ThreadLine, done: Imported) -> None:
+def _put_line(connection: Connection, line: BlobLine | ThreadLine | ConversationLine, done: Imported) -> None:
+    if isinstance(line, BlobLine):
+        done.blobs += _put(connection, blob_table, tenant_id=line.tenant, sha256=line.sha256, data=line.data)
+    elif isinstance(line, ThreadLine):
+        _put_thread(connection, line, done)
+    else:
+        _put_conversation(connection, line, done)
+
+
+def _put_thread(connection: Connection, line: ThreadLine, done: Imported) -> None:
     row = {"id": line.id, "tenant_id": line.tenant, "created_at": line.created_at, "expires_at": line.expires_at}
-    if not await _put(connection, threads, **row):
+    if not _put(connection, threads, **row):
         return
     done.threads += 1
     for turn in line.turns:
         fields = msgspec.structs.asdict(turn)
         wide = {name: fields.pop(name) for name in ("input", "output", "shared_ids", "prompt_ids", "completion_ids")}
         wide["input"], wide["output"], fields["body"] = bytes(turn.input), bytes(turn.output), bytes(turn.body)
-        done.responses += await _put(connection, responses, **fields, thread_id=line.id, tenant_id=line.tenant)
-        await _put(connection, turns, response_id=turn.id, **wide)
+        done.responses += _put(connection, responses, **fields, thread_id=line.id, tenant_id=line.tenant)
+        _put(connection, turns, response_id=turn.id, **wide)
         used = blobs.references(bytes(turn.input)) | blobs.references(bytes(turn.output))
-        await blobs.use(connection, line.tenant, used, response_id=turn.id)
+        blobs.use(connection, line.tenant, used, response_id=turn.id)
 
 
-async def _put_conversation(connection: AsyncConnection, line: ConversationLine, done: Imported) -> None:
+def _put_conversation(connection: Connection, line: ConversationLine, done: Imported) -> None:
     row = {"id": line.id, "tenant_id": line.tenant, "created_at": line.created_at, "metadata": bytes(line.metadata)}
-    if not await _put(connection, conversations, **row):
+    if not _put(connection, conversations, **row):
         return
     done.conversations += 1
     for item in line.items:
         place = {"conversation_id": line.id, "position": item.position, "id": item.id, "body": bytes(item.body)}
-        await _put(connection, conversation_items, **place)
-        await blobs.use(connection, line.tenant, blobs.references(bytes(item.body)), conversation_id=line.id)
+        _put(connection, conversation_items, **place)
+        blobs.use(connection, line.tenant, blobs.references(bytes(item.body)), conversation_id=line.id)
 
 
-async def _put(connection: AsyncConnection, table: Table, **row: Any) -> int:
+def _put(connection: Connection, table: Table, **row: Any) -> int:
     insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    return (await connection.execute(insert(table).values(**row).on_conflict_do_nothing())).rowcount
+    return connection.execute(insert(table).values(**row).on_conflict_do_nothing()).rowcount
 
 
 _TURNS_OF = (

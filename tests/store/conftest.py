@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection, text
 
+from app.errors import StoreFailure
 from app.store.database import Database
 from app.store.revision import create_at_head
 from app.store.tables import metadata
@@ -45,8 +45,7 @@ class Place:
 async def _in_postgres(schema: str, statement: str) -> None:
     database = Database(POSTGRES, schema=schema, pool_size=1)
     try:
-        async with database.write() as connection:
-            await connection.execute(text(statement))
+        await database.write(lambda connection: connection.execute(text(statement)))
     finally:
         await database.close()
 
@@ -56,8 +55,8 @@ def postgres_schema() -> Iterator[str]:
     schema = f"isthmus_{os.getpid()}_{secrets.token_hex(4)}"
     try:
         asyncio.run(_in_postgres(schema, f"CREATE SCHEMA {schema}"))
-    except (OSError, SQLAlchemyError) as error:
-        reason = str(error).strip().splitlines()[0]
+    except StoreFailure as error:
+        reason = str(error.__cause__).strip().splitlines()[0]
         pytest.skip(f"no PostgreSQL at {POSTGRES} ({reason}); set ISTHMUS_TEST_POSTGRES=postgresql+asyncpg://…")
     yield schema
     asyncio.run(_in_postgres(schema, f"DROP SCHEMA {schema} CASCADE"))
@@ -100,9 +99,12 @@ async def _create(place: Place) -> None:
 
 
 async def _empty(place: Place) -> None:
-    async with place.open() as database, database.write() as connection:
+    def work(connection: Connection) -> None:
         for table in reversed(metadata.sorted_tables):
-            await connection.execute(table.delete())
+            connection.execute(table.delete())
+
+    async with place.open() as database:
+        await database.write(work)
 
 
 @pytest.fixture

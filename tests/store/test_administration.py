@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from app.errors import InvalidRequest, NotFound
 from app.store.conversations import ConversationStore
@@ -74,7 +74,8 @@ async def test_the_doctor_finds_what_is_wrong(database: Database) -> None:
     stuck = new_turn(owner="nobody")
     await store.begin(stuck)
     assert {finding.kind async for finding in examine(database, deep=True)} == {"stuck"}
-    async with database.write() as connection:
+
+    def damage(connection: Connection) -> None:
         for statement, values in (
             ("DELETE FROM responses WHERE id = :id", {"id": middle}),
             ("UPDATE responses SET depth = 3 WHERE id = :id", {"id": lone}),
@@ -84,7 +85,9 @@ async def test_the_doctor_finds_what_is_wrong(database: Database) -> None:
             ("INSERT INTO blobs VALUES ('a', :key, :key)", {"key": b"\x01" * 32}),
             ("INSERT INTO threads VALUES ('thr_1', 'a', 0, NULL)", {}),
         ):
-            await connection.execute(text(statement), values)
+            connection.execute(text(statement), values)
+
+    await database.write(damage)
     found = {(finding.kind, finding.id) async for finding in examine(database, deep=True)}
     assert found == {
         ("broken_chain", head),

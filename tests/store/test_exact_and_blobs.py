@@ -21,7 +21,7 @@ from app.store.store import ResponseStore
 from app.store.tables import blobs as blob_table
 from app.store.tables import turns
 
-from .turns import complete, new_turn, user
+from .turns import complete, new_turn, user, value
 
 MARK = "isthmus:blob:"
 
@@ -78,9 +78,8 @@ async def test_media_are_stored_once_a_tenant_and_restored_in_every_reading(data
     for store in stores:
         first = await complete(store, input=[picture(url), picture(url)])
         heads.append(await complete(store, input=[picture(url)], previous_id=first, output=[picture(url)]))
-    async with database.read() as connection:
-        assert (await connection.execute(select(func.count()).select_from(blob_table))).scalar() == 2
-        largest = (await connection.execute(select(func.max(func.length(turns.c.input))))).scalar()
+    assert await value(database, select(func.count()).select_from(blob_table)) == 2
+    largest = await value(database, select(func.max(func.length(turns.c.input))))
     assert largest is not None
     assert largest < 1000
     for store, head in zip(stores, heads, strict=True):
@@ -99,8 +98,7 @@ async def test_a_blob_goes_with_its_last_user(database: Database) -> None:
     url = image()
 
     async def count() -> int:
-        async with database.read() as connection:
-            return int((await connection.execute(select(func.count()).select_from(blob_table))).scalar_one())
+        return int(await value(database, select(func.count()).select_from(blob_table)))
 
     conversation = await conversations.create([picture(url)])
     first, second = [await complete(store, input=[picture(url)]) for _ in range(2)]
@@ -118,9 +116,8 @@ async def test_a_blob_goes_with_its_last_user(database: Database) -> None:
 async def test_a_chain_whose_blob_is_gone_is_not_found(database: Database) -> None:
     store = ResponseStore(database, "a")
     head = await complete(store, input=[picture(image())])
-    async with database.write() as connection:
-        await connection.execute(blobs.blob_uses.delete())
-        await connection.execute(blob_table.delete())
+    for table in (blobs.blob_uses, blob_table):
+        await database.write(lambda connection, table=table: connection.execute(table.delete()))
     with pytest.raises(InvalidRequest):
         await store.resolve(head)
     with pytest.raises(NotFound):

@@ -51,8 +51,7 @@ async def _check(place: Place, told: list[str]) -> None:
     async with place.open() as database:
         store = ResponseStore(database, "a")
         await sweep(database)  # ends what the dead left running
-        async with database.read() as connection:
-            rows = (await connection.execute(responses.select())).all()
+        rows = await database.read(lambda connection: connection.execute(responses.select()).all())
         assert {row.status for row in rows} <= {"completed", "failed"}
         assert {row.id for row in rows if row.status == "completed"} >= set(told)
         history = await store.resolve(told[-1])

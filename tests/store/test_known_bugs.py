@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
+from sqlalchemy import text
 
 from app.errors import InvalidRequest, NotFound
 from app.protocol.ids import new_id
@@ -16,7 +17,7 @@ from app.store.retention import Retention, sweep
 from app.store.store import ResponseStore
 
 from .conftest import Place
-from .turns import complete, ids, new_turn, texts, user
+from .turns import complete, ids, new_turn, texts, user, value
 
 pytestmark = pytest.mark.anyio
 
@@ -31,8 +32,7 @@ async def test_stores_do_not_grow_without_bound(database: Database) -> None:
         await complete(ResponseStore(database, tenant, Retention(days=1e-9)))
     await sweep(database)
     assert await database.size_bytes() > 0
-    async with database.read() as connection:
-        assert (await connection.exec_driver_sql("SELECT count(*) FROM turns")).scalar_one() == 0
+    assert await value(database, text("SELECT count(*) FROM turns")) == 0
 
 
 async def test_instructions_do_not_leak_and_system_items_stay(database: Database) -> None:

@@ -35,8 +35,8 @@ async def to(place: Place, revision: str, *, down: bool = False) -> None:
         config = alembic_config(connection=connection)
         (command.downgrade if down else command.upgrade)(config, revision)
 
-    async with place.open() as database, database.write() as connection:
-        await connection.run_sync(run)
+    async with place.open() as database:
+        await database.write(run)
 
 
 def shape(connection: Connection) -> dict[str, Any]:
@@ -69,16 +69,14 @@ def test_upgrading_an_empty_database_gives_the_tables_of_the_metadata(bare_place
 
     async def check() -> None:
         await to(bare_place, "head")
-        async with bare_place.open() as database, database.read() as connection:
-            assert await connection.run_sync(differences) == []
-            migrated = await connection.run_sync(shape)
+        async with bare_place.open() as database:
+            assert await database.read(differences) == []
+            migrated = await database.read(shape)
         await to(bare_place, "base", down=True)
         async with bare_place.open() as database:
-            async with database.write() as connection:
-                await connection.execute(text("DROP TABLE alembic_version"))
+            await database.write(lambda connection: connection.execute(text("DROP TABLE alembic_version")))
             await create_at_head(database)
-            async with database.read() as connection:
-                created = await connection.run_sync(shape)
+            created = await database.read(shape)
         assert created.keys() == migrated.keys()
         for name in created:
             assert created[name] == migrated[name]
@@ -113,8 +111,7 @@ def test_down_to_nothing_and_up_again(bare_place: Place) -> None:
         await to(bare_place, "head")
         await to(bare_place, "base", down=True)
         async with bare_place.open() as database:
-            async with database.read() as connection:
-                names = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
+            names = await database.read(lambda connection: inspect(connection).get_table_names())
             assert names == ["alembic_version"]
         await to(bare_place, "head")
         async with bare_place.open() as database:
@@ -147,8 +144,7 @@ def test_a_database_that_is_not_ours_is_refused(bare_place: Place, statement: st
         async with bare_place.open() as database:
             if statement.startswith("UPDATE"):
                 await ensure_head(database)
-            async with database.write() as connection:
-                await connection.execute(text(statement))
+            await database.write(lambda connection: connection.execute(text(statement)))
             with pytest.raises(StartupError, match=reason):
                 await ensure_head(database, auto_upgrade=True)
 
@@ -159,7 +155,7 @@ def test_a_database_that_is_not_ours_is_refused(bare_place: Place, statement: st
     "url",
     [
         "nonsense",
-        "sqlite:///x.db",
+        "mysql+aiomysql://h/d",
         "postgresql://h/d",
         "sqlite+aiosqlite:////no/such/folder/x.db",
         "postgresql+asyncpg://postgres@127.0.0.1:1/test",

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import structs
+from sqlalchemy import func, select
 
 from app.errors import EngineFailure, InvalidRequest, NotFound, Unsupported
 from app.models import ServedModel
@@ -25,7 +26,7 @@ from app.store.turn import StoredResponse
 from tests.engines.scripted import Script, ScriptedEngine
 
 from .test_runs import check_stream, collect
-from .turns import texts, user
+from .turns import texts, user, value
 
 pytestmark = pytest.mark.anyio
 
@@ -131,12 +132,11 @@ async def test_store_false_writes_nothing_and_cannot_be_used(server: Server) -> 
     assert server.state is not None
 
     async def rows() -> dict[str, int]:
-        async with server.state.database.read() as connection:
-            return {
-                name: len((await connection.execute(table.select())).all())
-                for name, table in metadata.tables.items()
-                if name != "leases"
-            }
+        return {
+            name: await value(server.state.database, select(func.count()).select_from(table))
+            for name, table in metadata.tables.items()
+            if name != "leases"
+        }
 
     server.says(f"Hi.{END}")
     reply = await server.answer(input="secret", store=False)

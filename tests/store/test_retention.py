@@ -16,7 +16,7 @@ from app.store.store import ResponseStore
 from app.store.tables import events, metadata
 
 from .conftest import Place
-from .turns import OWNER, complete, new_turn, texts
+from .turns import OWNER, complete, new_turn, texts, value
 
 pytestmark = pytest.mark.anyio
 
@@ -24,12 +24,16 @@ GONE = Retention(days=1e-9)
 
 
 async def counts(database: Database) -> dict[str, int]:
-    async with database.read() as connection:
-        return {
-            name: (await connection.execute(select(func.count()).select_from(table))).scalar_one()
-            for name, table in metadata.tables.items()
-            if name != "leases"
-        }
+    return {
+        name: await value(database, select(func.count()).select_from(table))
+        for name, table in metadata.tables.items()
+        if name != "leases"
+    }
+
+
+async def set_expiry(database: Database, at_ms: int) -> None:
+    update = text("UPDATE threads SET expires_at = :at")
+    await database.write(lambda connection: connection.execute(update, {"at": at_ms}))
 
 
 async def test_a_sweep_deletes_expired_threads_whole_in_batches(database: Database) -> None:
@@ -51,19 +55,16 @@ async def test_a_thread_lives_on_from_its_last_use(database: Database) -> None:
     store = ResponseStore(database, "a", Retention(days=30))
     head = await complete(store, "root")
     for number in range(3):
-        async with database.write() as connection:
-            await connection.execute(text("UPDATE threads SET expires_at = :soon"), {"soon": now_ms() + 60_000})
+        await set_expiry(database, now_ms() + 60_000)
         turn = new_turn(str(number), previous_id=head)
         for use in (store.begin(turn), store.finish(turn.id, status="completed", body=turn.body, output=[])):
             before = now_ms()
             await use
-            async with database.read() as connection:
-                until = (await connection.execute(text("SELECT expires_at FROM threads"))).scalar_one()
+            until = await value(database, text("SELECT expires_at FROM threads"))
             assert before <= until - 30 * 86_400_000 <= now_ms()
         head = turn.id
     assert not await sweep(database)
-    async with database.write() as connection:
-        await connection.execute(text("UPDATE threads SET expires_at = :now"), {"now": now_ms()})
+    await set_expiry(database, now_ms())
     with pytest.raises(InvalidRequest):
         await store.resolve(head)
     assert (await sweep(database)).responses == 4
@@ -72,8 +73,7 @@ async def test_a_thread_lives_on_from_its_last_use(database: Database) -> None:
 async def test_for_ever_is_for_ever(database: Database) -> None:
     name = await complete(ResponseStore(database, "a", Retention(days=0)))
     assert not await sweep(database)
-    async with database.read() as connection:
-        assert (await connection.execute(text("SELECT expires_at FROM threads"))).scalar_one() is None
+    assert await value(database, text("SELECT expires_at FROM threads")) is None
     assert (await ResponseStore(database, "a").retrieve(name)).status == "completed"
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from sqlalchemy import Engine
 from sqlalchemy import event as sqlalchemy_event
 from sqlalchemy.exc import OperationalError
 
@@ -129,11 +130,11 @@ async def test_what_cannot_be_stored_is_not_told_as_completed(database: Database
     source = ScriptedRun(turn)()
     events = stored(StoredRun(store, turn), source)
     seen = [await anext(events)]
-    sqlalchemy_event.listen(database.writer.sync_engine, "commit", refuse)
+    sqlalchemy_event.listen(Engine, "commit", refuse)
     try:
         seen += await collect(events)
     finally:
-        sqlalchemy_event.remove(database.writer.sync_engine, "commit", refuse)
+        sqlalchemy_event.remove(Engine, "commit", refuse)
     assert check_stream(seen, "failed")["error"]["code"] == "server_error"
     assert await store.status(turn.id) != "completed"
 

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from app.errors import StartupError
 from app.runs.state import open_state
@@ -14,7 +15,7 @@ from app.store.database import Database
 from app.store.retention import sweep
 
 from .scripted_run import ScriptedRun
-from .turns import complete, new_turn, texts
+from .turns import complete, new_turn, texts, value
 
 
 def url(path: Path) -> str:
@@ -38,8 +39,7 @@ def test_a_store_is_opened_used_and_opened_again(tmp_path: Path) -> None:
         assert again.revision == state.revision
         assert texts((await again.responses("a").resolve(head)).items()) == ["kept", "re: kept"]
         assert await again.responses("a").status(running.id) == "failed"
-        async with again.database.read() as connection:
-            assert await leases.alive_owners(connection) == {again.owner}
+        assert await again.database.read(leases.alive_owners) == {again.owner}
         await again.close()
 
     asyncio.run(check())
@@ -66,10 +66,9 @@ def test_in_memory_everything_shares_one_database() -> None:
 def test_sqlite_is_set_up_to_survive(tmp_path: Path) -> None:
     async def check() -> None:
         database = Database(url(tmp_path), durable=True)
-        async with database.read() as connection:
-            assert (await connection.exec_driver_sql("PRAGMA synchronous")).scalar_one() == 2
-            assert (await connection.exec_driver_sql("PRAGMA journal_mode")).scalar_one() == "wal"
-            assert (await connection.exec_driver_sql("PRAGMA foreign_keys")).scalar_one() == 1
+        assert await value(database, text("PRAGMA synchronous")) == 2
+        assert await value(database, text("PRAGMA journal_mode")) == "wal"
+        assert await value(database, text("PRAGMA foreign_keys")) == 1
         await database.close()
 
     asyncio.run(check())

@@ -4,12 +4,20 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw
+from sqlalchemy import Executable
 
 from app.protocol.ids import item_id, new_id
+from app.store.database import Database
 from app.store.exact import ExactIds, pack
 from app.store.items import with_ids
 from app.store.store import ResponseStore
 from app.store.turn import NewTurn
+
+
+async def value(database: Database, query: Executable) -> Any:
+    """The one value that a query reads."""
+    return await database.read(lambda connection: connection.execute(query).scalar_one())
+
 
 OWNER = "process-of-the-tests"
 

@@ -1,6 +1,6 @@
 """OpenAI's conversations and their items."""
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from litestar import Request, Response, delete, get, post
@@ -13,8 +13,11 @@ from app.http.docs import error_replies
 from app.http.exchange import exchange_of
 from app.http.routes.responses import state_of
 from app.http.service import Service
-from app.store.conversations import ConversationStore, StoredConversation
+from app.store.conversation import StoredConversation
 from app.store.items import Page
+
+if TYPE_CHECKING:
+    from app.store.conversations import ConversationStore
 
 __all__ = ("ROUTES",)
 
@@ -149,7 +152,7 @@ async def delete_item(
     return reply(await _store(request, service).delete_item(conversation_id, item_id))
 
 
-def _store(request: Request[Any, Any, Scope], service: Service) -> ConversationStore:
+def _store(request: Request[Any, Any, Scope], service: Service) -> "ConversationStore":
     return state_of(service).conversations(exchange_of(request.scope).tenant)
 
 

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from litestar import Request, Response, delete, get, post
@@ -21,14 +21,15 @@ from app.http.streams import event_stream, unless_gone
 from app.protocol.ids import new_id
 from app.protocol.responses import RESPONSES_EXAMPLE, ResponsesRequest
 from app.protocol.responses_reply import Response as ResponseObject
-from app.runs.background import replay
 from app.runs.events import RunEvent
 from app.runs.respond import prepare, render, stream
 from app.runs.sealed import Seal
-from app.runs.state import State
 from app.runs.summarise import Compaction, compact
 from app.store.items import Page
 from app.store.turn import RUNNING, StoredResponse
+
+if TYPE_CHECKING:
+    from app.runs.state import State
 
 __all__ = ("ROUTES", "state_of")
 
@@ -62,11 +63,10 @@ async def create_response(
     """Answer input items, or continue a stored response or a conversation. With `stream`, the API's own events."""
     exchange = exchange_of(request.scope)
     model = service.model(data.model, exchange)
-    state: State | None = service.store
     begun = await prepare(
         data,
         model=model,
-        state=state,
+        state=service.store,
         tenant=exchange.tenant,
         token_exact=service.settings.token_exact,
         seal=seal_of(service),
@@ -188,12 +188,11 @@ async def compact_response(
     return reply(await unless_gone(request.receive, work))
 
 
-def state_of(service: Service) -> State:
+def state_of(service: Service) -> "State":
     """The store. Raises :class:`NotFound` on a server without one."""
     if service.store is None:
         raise NotFound("Nothing is stored here: this server runs without a database (database_url).")
-    state: State = service.store
-    return state
+    return service.store
 
 
 def seal_of(service: Service) -> Seal:
@@ -222,8 +221,7 @@ async def _again(found: StoredResponse, data: ResponsesRequest, service: Service
 
 
 async def _replayed(service: Service, exchange: Exchange, response_id: str, after: int) -> Response[Any]:
-    state = state_of(service)
-    events = replay(state.database, state.responses(exchange.tenant), response_id, after=after)
+    events = state_of(service).replay(exchange.tenant, response_id, after=after)
     return await event_stream(_opened(events), _failed, keep_alive_s=service.settings.keep_alive_s)
 
 
