@@ -31,7 +31,7 @@ __all__ = (
     "encode_item",
     "encode_pieces",
     "from_base64",
-    "read_item",
+    "raw_item",
     "to_base64",
 )
 
@@ -152,19 +152,19 @@ def decode_item(data: bytes | memoryview, *, param: str = "features") -> dict[st
         raise InvalidRequest(f"This is not an encoded multimodal item: {error}.", param=param) from None
 
 
-def read_item(value: Any, *, param: str) -> dict[str, Field]:
-    """The fields of an item as a request carries it: base64 text, bytes, or our own :class:`EncodedItem`.
+def raw_item(value: Any, *, param: str) -> bytes:
+    """The bytes of an item as a request carries it: base64 text, bytes, or our own :class:`EncodedItem`.
 
     Raises:
-        InvalidRequest: it is no item; ``param`` names where it stands.
+        InvalidRequest: it is none of these; ``param`` names where it stands.
     """
     match value:
         case EncodedItem():
-            return decode_item(value.raw, param=param)
-        case bytes() | memoryview():
-            return decode_item(value, param=param)
+            return value.raw
+        case bytes():
+            return value
         case str():
-            return decode_item(from_base64(value, param=param), param=param)
+            return from_base64(value, param=param)
     raise InvalidRequest("A multimodal item is base64 text, or bytes in a msgpack body.", param=param)
 
 

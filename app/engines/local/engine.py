@@ -12,12 +12,17 @@ Options of an ``[[engines]]`` table of kind ``local``, all optional::
     kv_cache_bytes = 0        # keys and values, running and kept; 0: 2 GiB on a CPU, a third of a GPU's free memory
     prefix_cache = true       # keep finished sequences' keys and values for prompts that begin alike
     max_logprobs = 20         # -1: the whole vocabulary
+    media_cache_bytes = 0     # embeddings of images and videos; 0: 256 MiB
+    transfer_path = ""        # folder in which embeddings are handed from encode to prefill servers; unset: nowhere
+    transfer_bytes = 0        # size of that folder; 0: 1 GiB
+    encode_only = false       # run the vision encoder and nothing else: the encode role
     reasoning_end = "</think>"  # the token that closes reasoning: structured output begins after it, budgets force it
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -31,7 +36,13 @@ from app.engines.local.stops import StopWatch
 from app.errors import EngineFailure, InvalidRequest, Overloaded, StartupError
 from app.protocol.generate import GenerateRequest
 
+if TYPE_CHECKING:
+    from app.engines.local.media import MediaReader
+
 __all__ = ("LocalEngine", "LocalOptions")
+
+MEDIA_BYTES = 256 * 2**20
+TRANSFER_BYTES = 2**30
 
 
 class LocalOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,6 +58,10 @@ class LocalOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     kv_cache_bytes: int = 0
     prefix_cache: bool = True
     max_logprobs: int = 20
+    media_cache_bytes: int = 0
+    transfer_path: str = ""
+    transfer_bytes: int = 0
+    encode_only: bool = False
     reasoning_end: str = "</think>"
 
 
@@ -66,6 +81,9 @@ class LocalEngine:
         self._jobs: dict[str, list[list[Any]]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting = 0
+        self._media: MediaReader | None = None
+        self._media_thread: ThreadPoolExecutor | None = None
+        self._modalities: frozenset[str] = frozenset()
         self._vocab_size = config.vocab_size
         self._max_model_len = config.max_model_len
         self._eos = config.eos_token_ids
@@ -91,6 +109,7 @@ class LocalEngine:
         options = self._options
         source = options.source or self._config.source or self._config.model
         loaded = load_model(source, dtype=options.dtype, device=options.device, model=self._given_model)
+        self._open_media(loaded)
         self._vocab_size = loaded.vocab_size
         longest = loaded.max_model_len
         self._max_model_len = min(self._max_model_len or longest, longest or self._max_model_len)
@@ -108,8 +127,28 @@ class LocalEngine:
         decode = (lambda token: tokenizer.decode([token])) if tokenizer is not None else (lambda token: None)
         return Runner(loaded, scheduler, self._emit, threads=options.threads, decode=decode)
 
+    def _open_media(self, loaded: Any) -> None:
+        options = self._options
+        if loaded.vision is None:
+            if options.transfer_path or options.encode_only:
+                raise StartupError("transfer_path and encode_only are for models that take images (Qwen-VL)")
+            return
+        from app.engines.local.media import MediaReader
+        from app.engines.local.transfer import TransferFolder
+
+        folder = None
+        if options.transfer_path:
+            folder = TransferFolder(options.transfer_path, options.transfer_bytes or TRANSFER_BYTES)
+        elif options.encode_only:
+            raise StartupError("encode_only needs a transfer_path, or nobody could load what is encoded")
+        self._media = MediaReader(loaded.vision, options.media_cache_bytes or MEDIA_BYTES, folder)
+        self._media_thread = ThreadPoolExecutor(1, "isthmus-vision")
+        self._modalities = frozenset(loaded.vision.tokens)
+
     async def stop(self) -> None:
         """Abort what runs and end the thread. Idempotent."""
+        if self._media_thread is not None:
+            self._media_thread.shutdown(wait=False, cancel_futures=True)
         runner, self._runner = self._runner, None
         if runner is None:
             return
@@ -134,7 +173,15 @@ class LocalEngine:
             room=room,
             tokenizer=self._config.tokenizer,
             reasoning_end=self._options.reasoning_end,
+            modalities=self._modalities,
         )
+
+    async def _read_media(self, request: GenerateRequest) -> tuple[Any, dict[str, Any] | None]:
+        if self._media is None or request.features is None or not request.features.mm_hashes:
+            if self._options.encode_only:
+                raise InvalidRequest("This engine only encodes media, and the request has none.", param="features")
+            return None, None
+        return await asyncio.get_running_loop().run_in_executor(self._media_thread, self._media.read, request)
 
     async def _constraint(self, request: GenerateRequest, plan: Plan) -> Any:
         if plan.structured_outputs is None or self._constraints is None:
@@ -149,6 +196,11 @@ class LocalEngine:
         runner = self._runner
         if runner is None or not runner.alive:
             raise EngineFailure("The engine is not running.")
+        media, transfer = await self._read_media(request)
+        if self._options.encode_only:
+            for index in range(plan.n):
+                yield TokenChunk(index=index, finish_reason="length", ec_transfer_params=transfer)
+            return
         compiled = await self._constraint(request, plan)
         waiting = len(self._queues) - self._options.max_num_seqs
         if waiting >= self._options.max_waiting:
@@ -168,7 +220,7 @@ class LocalEngine:
                     min_tokens=plan.min_tokens,
                     skip_special_tokens=plan.skip_special_tokens,
                 )
-            outputs.append(Output(request, plan, index, eos=self._eos, stops=stops, constraint=constraint))
+            outputs.append(Output(request, plan, index, eos=self._eos, stops=stops, constraint=constraint, media=media))
         for output in outputs:
             self._queues[output] = queue
         # A client that tries again may use one id twice; an abort then ends both.
@@ -182,6 +234,7 @@ class LocalEngine:
                     raise item
                 if item.finish_reason is not None:
                     open_outputs -= 1
+                item.ec_transfer_params, transfer = transfer, None
                 yield item
         finally:
             jobs = self._jobs[request.request_id]

@@ -8,15 +8,21 @@ from typing import Any
 from msgspec import Struct
 
 from app.engines.local.attention import ATTENTION, register
+from app.engines.local.vision import VisionModel
 from app.errors import StartupError
+from app.tokenizing.files import read_json
 
 __all__ = ("LoadedModel", "load_model", "weights_path")
 
 
 class LoadedModel(Struct, frozen=True, kw_only=True):
-    """``model`` is a transformers ``PreTrainedModel`` in eval mode; sizes are in tokens."""
+    """``model`` is a transformers ``PreTrainedModel`` in eval mode; sizes are in tokens.
+
+    ``vision`` is its :class:`app.engines.local.vision.VisionModel`; None where it takes no media here.
+    """
 
     model: Any
+    vision: Any = None
     device: str
     vocab_size: int
     max_model_len: int
@@ -73,24 +79,39 @@ def load_model(source: str, *, dtype: str = "auto", device: str = "auto", model:
         if chosen != "auto" and not isinstance(chosen, torch.dtype):
             raise StartupError(f"dtype {dtype!r} is no torch dtype (float32, bfloat16, float16 or auto)")
         try:
-            model = transformers.AutoModelForCausalLM.from_pretrained(
-                directory, dtype=chosen, attn_implementation=ATTENTION, **({"gguf_file": gguf} if gguf else {})
+            model = _loader(transformers, directory, gguf).from_pretrained(
+                directory, dtype=chosen, **({"gguf_file": gguf} if gguf else {})
             )
         except Exception as error:
             reason = str(error).strip().splitlines() or [type(error).__name__]
             raise StartupError(f"{source}: the weights can't be loaded: {reason[0]}") from error
+    if hasattr(model.config, "vision_config"):
+        # Only the language model sees packed steps.
+        model.set_attn_implementation({"text_config": ATTENTION, "vision_config": "sdpa"})
     else:
         model.set_attn_implementation(ATTENTION)
     if not getattr(model, "_supports_attention_backend", False):
         raise StartupError(f"{source}: {type(model).__name__} has no pluggable attention; serve it with a worker")
+    model = model.to(device).eval()
+    preprocessor = read_json(Path(source) / "preprocessor_config.json")
     config = model.config.get_text_config()
     eos = model.generation_config.eos_token_id if model.generation_config is not None else None
     if eos is None:
         eos = config.eos_token_id
     return LoadedModel(
-        model=model.to(device).eval(),
+        model=model,
+        vision=VisionModel.of(model, preprocessor if isinstance(preprocessor, dict) else {}),
         device=device,
         vocab_size=int(config.vocab_size),
         max_model_len=int(getattr(config, "max_position_embeddings", 0) or 0),
         eos_token_ids=tuple(eos if isinstance(eos, list) else [eos] if eos is not None else []),
     )
+
+
+def _loader(transformers: Any, directory: str, gguf: str | None) -> Any:
+    """The transformers class for what is at ``directory``: with its vision side where it has one."""
+    if gguf is None:
+        config = transformers.AutoConfig.from_pretrained(directory)
+        if type(config) in transformers.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+            return transformers.AutoModelForImageTextToText
+    return transformers.AutoModelForCausalLM

@@ -64,7 +64,13 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 def make_plan(
-    request: GenerateRequest, *, vocab_size: int, room: int, tokenizer: Any = None, reasoning_end: str = ""
+    request: GenerateRequest,
+    *,
+    vocab_size: int,
+    room: int,
+    tokenizer: Any = None,
+    reasoning_end: str = "",
+    modalities: frozenset[str] = frozenset(),
 ) -> Plan:
     """The plan of ``request``.
 
@@ -74,6 +80,7 @@ def make_plan(
         room: tokens left between the prompt and the model's length.
         tokenizer: :class:`app.tokenizing.tokenizer.Tokenizer`, or None where the engine has none.
         reasoning_end: the token that closes reasoning.
+        modalities: of media that the model takes.
 
     Raises:
         Unsupported: naming the parameter.
@@ -87,6 +94,7 @@ def make_plan(
     }
     thinking_end = tokenizer.token_to_id(reasoning_end) if tokenizer is not None else None
     _refuse(request, given, tokenizer, thinking_end)
+    _refuse_media(request, modalities)
     if room < 1:
         raise InvalidRequest("The prompt leaves no room for output.", param="token_ids")
     bias = {int(token): float(value) for token, value in (given.get("logit_bias") or {}).items()}
@@ -149,19 +157,26 @@ def _refuse(request: GenerateRequest, given: Mapping[str, Any], tokenizer: Any, 
     ):
         if given.get(name):
             raise Unsupported(f"The local engine {reason}.", param=name)
-    if request.features is not None and request.features.mm_hashes:
-        raise Unsupported("The local engine serves text only.", param="features")
-    if request.content_parts:
-        raise Unsupported("The local engine serves text only.", param="content_parts")
-    for name in ("kv_transfer_params", "ec_transfer_params"):
-        if getattr(request, name):
-            raise Unsupported("The local engine has no other to transfer to or from.", param=name)
     if tokenizer is None:
         for name in ("stop", "bad_words", "structured_outputs"):
             if given.get(name):
                 raise Unsupported("The engine has no tokenizer, which this needs.", param=name)
     if "thinking_token_budget" in given and request.reasoning_ended is False and thinking_end is None:
         raise Unsupported("This model's reasoning is closed by no single token.", param="thinking_token_budget")
+
+
+def _refuse_media(request: GenerateRequest, modalities: frozenset[str]) -> None:
+    hashes = request.features.mm_hashes if request.features is not None else {}
+    for modality in hashes:
+        if modality not in modalities:
+            takes = " and ".join(sorted(modalities)) or "text only"
+            raise Unsupported(f"The local engine takes no {modality} for this model ({takes}).", param="features")
+    if request.content_parts:
+        raise Unsupported("The local engine takes media as `features`, as render answers them.", param="content_parts")
+    if request.kv_transfer_params:
+        raise Unsupported("The local engine transfers no keys and values.", param="kv_transfer_params")
+    if request.ec_transfer_params and not hashes:
+        raise Unsupported("`ec_transfer_params` go with `features`.", param="ec_transfer_params")
 
 
 def bad_word_ids(words: list[str], tokenizer: Any) -> tuple[tuple[int, ...], ...]:

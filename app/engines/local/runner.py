@@ -137,11 +137,13 @@ class Runner:
         positions: list[int] = []
         ranges: list[StepRange] = []
         rows: list[int] = []
+        spans: list[tuple[Any, int, int, int]] = []
         for sequence, count in work:
             cache = sequence.cache
             assert cache is not None
             first, start = cache.length, len(ids)
             ranges.append(StepRange(cache, start, count))
+            spans.append((sequence.media, first, start, count))
             ids += sequence.ids[first : first + count]
             positions += range(first, first + count)
             if self._wants_prompt_logprobs(sequence):
@@ -150,6 +152,8 @@ class Runner:
                 rows.append(start + count - 1)
         device = self._loaded.device
         with torch.inference_mode():
+            if self._loaded.vision is not None:
+                return self._absorb(work, self._loaded.vision.logits(ids, spans, rows, ranges).float())
             logits = self._loaded.model(
                 input_ids=torch.tensor([ids], device=device),
                 position_ids=torch.tensor([positions], device=device),

@@ -55,7 +55,7 @@ class Scheduler:
             self._waiting = [entry for entry in self._waiting if entry[2] is not sequence]
             heapq.heapify(self._waiting)
         if keep and sequence.cache is not None:
-            self.prefixes.add(sequence.ids, sequence.request.cache_salt, sequence.cache)
+            self.prefixes.add(sequence.ids, sequence.salt, sequence.cache)
         sequence.cache = None
 
     def clear(self) -> list[Sequence]:
@@ -103,8 +103,8 @@ class Scheduler:
     def _begin(self, sequence: Sequence) -> None:
         length, owner = 0, None
         if sequence.plan.read_prefix_cache:
-            salt = sequence.request.cache_salt
-            running = [(s.request.cache_salt, s.ids, s.cache) for s in self.running if s.cache is not None]
+            salt = sequence.salt
+            running = [(s.salt, s.ids, s.cache) for s in self.running if s.cache is not None]
             length, owner = self.prefixes.find(sequence.ids, salt, running)
         length = min(length, len(sequence.ids) - 1)
         sequence.cache = owner.copy(length) if owner is not None and length > 0 else KvCache()

@@ -7,6 +7,7 @@ from app.engines.local.attention import KvCache
 from app.engines.local.constraint import Constraint
 from app.engines.local.plan import Plan
 from app.engines.local.stops import StopWatch
+from app.engines.local.vision import MediaInput
 from app.protocol.generate import GenerateRequest, RepetitionDetection
 
 __all__ = ("Sequence", "repeats")
@@ -27,8 +28,12 @@ class Sequence:
         eos: tuple[int, ...],
         stops: StopWatch | None = None,
         constraint: Constraint | None = None,
+        media: MediaInput | None = None,
     ) -> None:
         self.request = request
+        self.media = media
+        self.salt = request.cache_salt if media is None else f"{request.cache_salt or ''}/{media.key}"
+        """Sequences of another salt share no keys and values with this one."""
         self.plan = plan
         self.index = index
         self.ids = list(request.token_ids)
