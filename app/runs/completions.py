@@ -25,6 +25,7 @@ from app.protocol.generate import GenerateRequest
 from app.rendering.request import RenderInput
 from app.runs.generate_check import accept
 from app.runs.merge import merged
+from app.runs.names import COMPLETIONS, said_as
 from app.runs.reply import Reply, require_engine
 from app.runs.run import Run, Tally
 from app.runs.salt import salted
@@ -74,8 +75,9 @@ async def complete(
     _refuse_unserved(request)
     base = base_id(header_id, request.request_id)
     inputs = [salted(given, tenant) for given in read(request, model=model, request_id=base)]
-    rendered = await asyncio.gather(*(model.renderer.render(given) for given in inputs))
-    plan = _plan(request, model, inputs, rendered)
+    with said_as(COMPLETIONS, given=request):
+        rendered = await asyncio.gather(*(model.renderer.render(given) for given in inputs))
+        plan = _plan(request, model, inputs, rendered)
     head = ReplyHead(id=f"cmpl-{base}", created=int(time.time()), model=request.model or model.name)
     writer = CompletionWriter(head, _options(plan))
 
@@ -112,7 +114,7 @@ def _plan(
     prompts = []
     for number, (given, prompt) in enumerate(zip(inputs, rendered, strict=True)):
         derenderer = plain_derenderer(model, given, request_id=prompt.request_id, logprobs=logprobs)
-        run = Run(model=model, request=accept(prompt, model), derenderer=derenderer, kwargs={})
+        run = Run(model=model, request=accept(prompt, model), derenderer=derenderer, kwargs={}, names=COMPLETIONS)
         prompts.append(
             Prompt(first=number * request.n, given=given, rendered=prompt, run=run, tally=Tally(len(prompt.token_ids)))
         )

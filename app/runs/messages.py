@@ -11,6 +11,7 @@ from app.models import ServedModel
 from app.protocol.generate import GenerateRequest
 from app.protocol.messages import CountTokensRequest, MessagesRequest
 from app.runs.generate_check import accept
+from app.runs.names import MESSAGES, said_as
 from app.runs.reply import Reply, require_engine
 from app.runs.run import Run, events
 from app.runs.salt import salted
@@ -36,7 +37,9 @@ async def message(
     """
     require_engine(model)
     given = salted(read(request, model=model, request_id=header_id), tenant)
-    prompt: GenerateRequest = await model.renderer.render(given)
+    with said_as(MESSAGES):
+        prompt: GenerateRequest = await model.renderer.render(given)
+        accepted = accept(prompt, model)
     reply_id = f"msg_{prompt.request_id.removeprefix('chatcmpl-')}"
     kwargs = effective_kwargs(model, given)
     derenderer = derenderer_of(
@@ -48,7 +51,7 @@ async def message(
         call_prefix=CALL_PREFIX,
         call_digits=CALL_DIGITS,
     )
-    run = Run(model=model, request=accept(prompt, model), derenderer=derenderer, kwargs=kwargs, abort_fails=True)
+    run = Run(model=model, request=accepted, derenderer=derenderer, kwargs=kwargs, abort_fails=True, names=MESSAGES)
     head = ReplyHead(id=reply_id, created=int(time.time()), model=request.model)
     writer = MessagesWriter(head, Usage(prompt_tokens=len(prompt.token_ids)))
     return Reply(
@@ -69,5 +72,6 @@ async def count_tokens(request: CountTokensRequest, *, model: ServedModel) -> in
     """
     given = read_for_counting(request, model=model)
     assert given.conversation is not None
-    ids, *_ = await model.renderer.prompt(given.conversation, given)
+    with said_as(MESSAGES):
+        ids, *_ = await model.renderer.prompt(given.conversation, given)
     return len(ids)

@@ -34,6 +34,7 @@ from app.runs.continuation import continued
 from app.runs.events import Ended, RunEvent, failure
 from app.runs.generate_check import accept
 from app.runs.history import ResolvedInput, as_dicts, conversation_id_of, resolve_input
+from app.runs.names import RESPONSES, said_as
 from app.runs.reply import require_engine
 from app.runs.run import Run, events
 from app.runs.salt import salted
@@ -122,7 +123,8 @@ async def render(
         request = replace(request, input=as_dicts(opened(items, tenant=tenant, seal=seal)))
     given = read(request, model=model, request_id=response_id, history=history)
     given = salted(given, tenant)
-    prompt = await model.renderer.render(given)
+    with said_as(RESPONSES, given=request):
+        prompt = await model.renderer.render(given)
     reused = 0
     if token_exact and resolved.model == model.name and prompt.features is None:
         prompt, reused = _continue(prompt, resolved.exact, model)
@@ -175,7 +177,8 @@ async def prepare(
         token_exact=token_exact,
         seal=seal,
     )
-    rendered = replace(rendered, prompt=accept(rendered.prompt, model))
+    with said_as(RESPONSES, given=request):
+        rendered = replace(rendered, prompt=accept(rendered.prompt, model))
     kept = state is not None and request.store is not False
     opening = open_response(
         request,
@@ -249,7 +252,9 @@ async def _produced(prepared: Prepared) -> AsyncGenerator[RunEvent, None]:
     )
     writer = ResponsesWriter(prepared.opening, tools=read_called_tools(asked.tools), logprobs=wants_logprobs)
     sampled: list[int] = []
-    run = Run(model=model, request=rendered.prompt, derenderer=derenderer, kwargs=kwargs, sampled=sampled)
+    run = Run(
+        model=model, request=rendered.prompt, derenderer=derenderer, kwargs=kwargs, sampled=sampled, names=RESPONSES
+    )
     async with aclosing(events(run, writer)) as written:
         async for event, usage in written:
             yield _run_event(prepared, event.data, sampled, usage.completion_tokens)

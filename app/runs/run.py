@@ -19,6 +19,7 @@ from app.engines.engine import TokenChunk
 from app.errors import EngineFailure
 from app.models import ServedModel
 from app.protocol.generate import GenerateRequest
+from app.runs.names import said_as
 
 __all__ = ("Run", "Tally", "events", "steps")
 
@@ -37,6 +38,8 @@ class Run(Struct, frozen=True, kw_only=True):
     """Where the first output's ids are noted as the engine gives them."""
     abort_fails: bool = False
     """Whether an output that was aborted is a failure: for APIs that have no word for it."""
+    names: Mapping[str, str] = {}
+    """What the API calls the engine's fields, for refusals (:mod:`app.runs.names`)."""
 
 
 class Tally:
@@ -155,8 +158,9 @@ async def _generate(run: Run) -> AsyncGenerator[TokenChunk, None]:
     """The engine's chunks as a generator, whose end also ends whatever kind of iterator the engine gave."""
     chunks = run.model.engine.generate(run.request)
     try:
-        async for chunk in chunks:
-            yield chunk
+        with said_as(run.names):
+            async for chunk in chunks:
+                yield chunk
     finally:
         close = getattr(chunks, "aclose", None)
         if close is not None:

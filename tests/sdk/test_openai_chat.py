@@ -242,7 +242,10 @@ def test_errors_have_the_sdks_classes(server: Live) -> None:
     assert (wrong.value.param, wrong.value.type) == ("temperature", "invalid_request_error")
     with pytest.raises(openai.BadRequestError) as long:
         client.chat.completions.create(model="m", messages=[{"role": "user", "content": "word " * 50_000}])
-    assert long.value.type == "invalid_request_error"
+    assert (long.value.code, long.value.param) == ("context_length_exceeded", "messages")
+    with pytest.raises(openai.BadRequestError) as many:
+        client.chat.completions.create(model="m", messages=HI, logprobs=True, top_logprobs=21)
+    assert many.value.param == "top_logprobs"
     with pytest.raises(openai.AuthenticationError) as stranger:
         server.openai(api_key="wrong").chat.completions.create(model="m", messages=HI)
     assert stranger.value.code == "invalid_api_key"
