@@ -14,13 +14,13 @@ from typing import Any, NoReturn
 import click
 from litestar.plugins import CLIPlugin
 
-from app.errors import StartupError
+from app.errors import InvalidRequest, StartupError
 from app.registry import Registry
 from app.settings import Settings, load_settings
 
 __all__ = ("Commands",)
 
-ROOMS = ("app.store.cli", "app.parsing.cli")
+ROOMS = ("app.store.cli",)
 """Modules that bring commands of their own: each has ``register(cli: click.Group) -> None``, imported only here."""
 
 
@@ -103,9 +103,12 @@ def models() -> None:
     sys.exit(1 if failed else 0)
 
 
-@click.command("plugins")
-def plugins() -> None:
+@click.group("plugins", invoke_without_command=True)
+@click.pass_context
+def plugins(context: click.Context) -> None:
     """List installed plugins: name, group, distribution, version, state; loads each to see whether it does."""
+    if context.invoked_subcommand is not None:
+        return
     settings = _settings()
     try:
         registry = Registry(settings.plugin_overrides)
@@ -122,6 +125,20 @@ def plugins() -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:
         click.echo("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]))
+
+
+@plugins.command("new")
+@click.argument("name")
+@click.option("--into", default=".", show_default=True, type=click.Path(path_type=Path), help="Folder to write it in.")
+def new(name: str, into: Path) -> None:
+    """Write a package with an output format, its samples and its test into a new folder NAME."""
+    from app.parsing.package import write_package
+
+    try:
+        folder = write_package(name, into)
+    except InvalidRequest as error:
+        raise click.ClickException(error.message) from error
+    click.echo(f"{folder} is written. Next: pip install -e {folder}, pytest {folder}, litestar plugins")
 
 
 def _settings() -> Settings:

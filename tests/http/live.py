@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,13 +40,18 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(environ: dict[str, str], *options: str, ready_within_s: float = 90) -> Iterator[Running]:
-    """`litestar run` with these settings on a free port, ready; killed with its group on leaving."""
+def running(
+    environ: dict[str, str], *options: str, ready_within_s: float = 90, litestar: Sequence[str] = ()
+) -> Iterator[Running]:
+    """`litestar run` with these settings on a free port, ready; killed with its group on leaving.
+
+    ``litestar`` is the command of another environment; ours without it.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [
-        str(Path(sys.executable).with_name("litestar")),
+        *(litestar or (str(Path(sys.executable).with_name("litestar")),)),
         "--app-dir",
         str(ROOT),
         "run",
