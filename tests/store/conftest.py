@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, make_url, text
 
 from app.errors import StoreFailure
 from app.store.database import Database
@@ -105,6 +105,34 @@ async def _empty(place: Place) -> None:
 
     async with place.open() as database:
         await database.write(work)
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_schema: str) -> Iterator[str]:
+    """A PostgreSQL database of its own, for servers: they are given a URL, and no schema."""
+    name = postgres_schema + "_served"
+    asyncio.run(_in_autocommit(f"CREATE DATABASE {name}"))
+    yield make_url(POSTGRES).set(database=name).render_as_string(hide_password=False)
+    asyncio.run(_in_autocommit(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+async def _in_autocommit(statement: str) -> None:
+    database = Database(POSTGRES, pool_size=1)
+    try:
+        await database.read(lambda connection: connection.execute(text(statement)))
+    finally:
+        await database.close()
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URL of an empty store, for the servers of one module."""
+    if request.param == "sqlite":
+        return f"sqlite+aiosqlite:///{tmp_path_factory.mktemp('store') / 'store.db'}"
+    url: str = request.getfixturevalue("postgres_url")
+    asyncio.run(_create(Place(url)))
+    asyncio.run(_empty(Place(url)))
+    return url
 
 
 @pytest.fixture
