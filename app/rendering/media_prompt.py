@@ -42,7 +42,11 @@ class PreparedMedia:
             io_options=options.media_io_kwargs,
         )
         placed = place(prompt.ids, [(one.modality, one.expansion) for one in items], self._markers, prompt.offsets)
-        return MediaPrompt(placed.ids, placed.offsets, _features(items, placed.placeholders))
+        growth = {
+            one: len(item.expansion.ids) - len(self._markers[item.modality].ids)
+            for one, item in zip(media, items, strict=True)
+        }
+        return MediaPrompt(placed.ids, placed.offsets, _features(items, placed.placeholders), growth)
 
 
 def _features(items: Sequence[PreparedItem], placeholders: Sequence[Placeholder]) -> Features:

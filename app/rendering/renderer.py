@@ -10,7 +10,7 @@ from app.parsing.reasoning_state import reasoning_ended
 from app.protocol.generate import Features, GenerateRequest, ParseContext, ReasoningKwargs
 from app.rendering.conversation import Conversation, Media
 from app.rendering.encoder import PromptEncoder
-from app.rendering.media import MediaEncoder, media_of
+from app.rendering.media import MediaEncoder, MediaPrompt, media_of
 from app.rendering.normalise import tool_dict
 from app.rendering.prompt import LONG_WORK, PromptWriter, WrittenPrompt, in_thread
 from app.rendering.provenance import NO_SHIELD, Shield
@@ -122,18 +122,29 @@ class Renderer:
         options = request.template
         self.check_media(conversation, options)
         written = await self.writer.write(conversation, options, request.dialect)
-        if options.drop_oldest_items and len(written.encoded.ids) >= self.max_model_len:
-            conversation, written = await self.shortened(conversation, request, written)
-        media = media_of(conversation)
-        if not media or self.media is None:
+        expanded = await self.expand(conversation, written, options)
+        if options.drop_oldest_items and len((expanded or written.encoded).ids) >= self.max_model_len:
+            growth = expanded.growth if expanded is not None else {}
+            conversation, written = await self.shortened(conversation, request, written, growth)
+            expanded = await self.expand(conversation, written, options)
+        if expanded is None:
             return written.encoded.ids, written.encoded.offsets, None, written.kwargs
-        expanded = await self.media.expand(media, written.encoded, options)
         return expanded.ids, expanded.offsets, expanded.features, written.kwargs
 
+    async def expand(
+        self, conversation: Conversation, written: WrittenPrompt, options: TemplateOptions
+    ) -> MediaPrompt | None:
+        """The prompt with its media in it; None where there are none."""
+        media = media_of(conversation)
+        return await self.media.expand(media, written.encoded, options) if media and self.media is not None else None
+
     async def shortened(
-        self, conversation: Conversation, request: RenderInput, written: WrittenPrompt
+        self, conversation: Conversation, request: RenderInput, written: WrittenPrompt, growth: Mapping[Media, int]
     ) -> tuple[Conversation, WrittenPrompt]:
-        """The longest end of the conversation that leaves room for a token, by bisection."""
+        """The longest end of the conversation that leaves room for a token, by bisection.
+
+        ``growth`` is by how many tokens an item's placeholder is longer than what is written for it.
+        """
         places = droppable(conversation.messages)
         best = (conversation, written)
         low, high = 0, len(places)
@@ -150,7 +161,8 @@ class Renderer:
                 # A template may refuse to begin here (with the assistant, say); a later place is tried.
                 low = middle + 1
                 continue
-            if len(found.encoded.ids) < self.max_model_len:
+            length = len(found.encoded.ids) + sum(growth.get(item, 0) for item in media_of(shorter))
+            if length < self.max_model_len:
                 best, high = (shorter, found), middle
             else:
                 low = middle + 1

@@ -5,6 +5,7 @@ The rules are those of vLLM's ``/inference/v1/generate`` (wire protocol, section
 
 import re
 import secrets
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from app.engines.admit import admit
 from app.errors import InvalidRequest, NotFound, Unsupported
 from app.models import ServedModel
+from app.multimodal.encoded import EncodedItem
 from app.protocol.generate import Features, GenerateRequest, ParseContext, SamplingParams
 from app.rendering.limits import MAX_CACHE_SALT
 from app.rendering.request import SamplingRequest
@@ -134,6 +136,8 @@ def check_features(features: Features, prompt_length: int, *, has_transfer: bool
                     f"`{name}` has {len(items)} {modality} items, `mm_hashes` has {len(hashes[modality])}.",
                     param=f"features.{name}.{modality}",
                 )
+        if name != "mm_placeholders":
+            _check_items(by_modality, name)
     _check_placeholders(features, prompt_length)
     if features.mm_metadata is None or has_transfer:
         return
@@ -144,6 +148,16 @@ def check_features(features: Features, prompt_length: int, *, has_transfer: bool
                 raise InvalidRequest(
                     "An item with metadata alone needs `ec_transfer_params` to load its embeddings by.",
                     param=f"features.mm_metadata.{modality}[{place}]",
+                )
+
+
+def _check_items(by_modality: Mapping[str, list[Any]], name: str) -> None:
+    for modality, items in by_modality.items():
+        for place, item in enumerate(items):
+            if not isinstance(item, str | bytes | EncodedItem | None):
+                raise InvalidRequest(
+                    "An item is base64 text (bytes in a msgpack body) or null.",
+                    param=f"features.{name}.{modality}[{place}]",
                 )
 
 
