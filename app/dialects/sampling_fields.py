@@ -1,5 +1,6 @@
 """The sampling fields that dialects share to one ``SamplingRequest``."""
 
+from operator import attrgetter
 from typing import Any
 
 from app.errors import InvalidRequest, Unsupported
@@ -9,6 +10,38 @@ from app.protocol.usage import StreamOptions
 from app.rendering.request import SamplingRequest
 
 __all__ = ("read_sampling", "read_stream_options", "stop_strings")
+
+
+_SAME = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "seed",
+    "stop_token_ids",
+    "ignore_eos",
+    "skip_special_tokens",
+    "spaces_between_special_tokens",
+    "include_stop_str_in_output",
+    "logit_bias",
+    "watermarking",
+)
+"""Fields that go over as they are; null is "not given"."""
+_SAME_FINER = (
+    *_SAME,
+    "min_tokens",
+    "bad_words",
+    "allowed_token_ids",
+    "logprob_token_ids",
+    "stream_interval",
+    "thinking_token_budget",
+    "repetition_detection",
+    "routed_experts_prompt_start",
+)
+_same, _same_finer = attrgetter(*_SAME), attrgetter(*_SAME_FINER)
 
 
 def stop_strings(stop: str | list[str] | None) -> list[str]:
@@ -31,48 +64,27 @@ def read_sampling(
     extra_args: dict[str, Any] | None = None,
 ) -> SamplingRequest:
     """The shared fields as they are, beside those that each dialect derives in its own way."""
-    finer: dict[str, Any] = {}
+    names: tuple[str, ...] = _SAME
+    values: tuple[Any, ...]
     if isinstance(request, TokenFields):
         if request.use_beam_search:
             raise Unsupported("Beam search is not served.", param="use_beam_search")
         if stream and request.prompt_logprobs not in (None, 0):
             raise InvalidRequest("`prompt_logprobs` are not sent in a stream.", param="prompt_logprobs")
-        finer = {
-            "min_tokens": request.min_tokens or 0,
-            "bad_words": request.bad_words or [],
-            "allowed_token_ids": request.allowed_token_ids,
-            "logprob_token_ids": request.logprob_token_ids,
-            "stream_interval": request.stream_interval,
-            "thinking_token_budget": request.thinking_token_budget,
-            "repetition_detection": request.repetition_detection,
-            "routed_experts_prompt_start": request.routed_experts_prompt_start or 0,
-        }
-    spaces = request.spaces_between_special_tokens
+        names, values = _SAME_FINER, _same_finer(request)
+    else:
+        values = _same(request)
+    given = {name: value for name, value in zip(names, values, strict=True) if value is not None}
     return SamplingRequest(
         n=n,
-        temperature=request.temperature,
-        top_p=request.top_p,
-        top_k=request.top_k,
-        min_p=request.min_p,
-        presence_penalty=request.presence_penalty,
-        frequency_penalty=request.frequency_penalty,
-        repetition_penalty=request.repetition_penalty,
-        seed=request.seed,
         stop=stop_strings(request.stop),
-        stop_token_ids=request.stop_token_ids or [],
-        ignore_eos=request.ignore_eos or False,
         max_tokens=max_tokens,
         max_tokens_param=max_tokens_param,
         logprobs=logprobs,
         prompt_logprobs=prompt_logprobs,
-        skip_special_tokens=request.skip_special_tokens,
-        spaces_between_special_tokens=True if spaces is None else spaces,
-        include_stop_str_in_output=request.include_stop_str_in_output or False,
-        logit_bias=request.logit_bias,
-        watermarking=request.watermarking,
         structured_outputs=structured_outputs,
         extra_args=extra_args,
-        **finer,
+        **given,
     )
 
 

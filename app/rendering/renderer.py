@@ -6,7 +6,7 @@ from typing import Any
 
 from app.errors import InvalidRequest
 from app.parsing.format import ReasoningFormat, ToolFormat
-from app.parsing.reasoning_state import reasoning_ended
+from app.parsing.reasoning_state import ReasoningEnd
 from app.protocol.generate import Features, GenerateRequest, ParseContext, ReasoningKwargs
 from app.rendering.conversation import Conversation, Media
 from app.rendering.encoder import PromptEncoder
@@ -66,6 +66,7 @@ class Renderer:
         self.encoder = encoder
         self.tool_format = tool_format
         self.reasoning_format = reasoning_format
+        self.reasoning_end = ReasoningEnd(reasoning_format, tokenizer)
         self.generation_defaults = generation_defaults
         self.media = media
         self.trust_request_mm_kwargs = trust_request_mm_kwargs
@@ -257,7 +258,7 @@ class Renderer:
         context: ParseContext | None = None
         if kwargs is not None:
             if request.dialect != "responses":
-                ended = self.reasoning_ended(ids, kwargs, request.include_reasoning)
+                ended = True if not request.include_reasoning else self.reasoning_end.of(ids, kwargs)
             if self.reasoning_format is not None:
                 reasoning_kwargs = ReasoningKwargs(chat_template_kwargs=kwargs)
             context = self.parse_context(request, {} if self.encoder is not None else kwargs)
@@ -279,10 +280,6 @@ class Renderer:
             kv_transfer_params=request.kv_transfer_params,
             ec_transfer_params=request.ec_transfer_params,
         )
-
-    def reasoning_ended(self, ids: list[int], kwargs: Mapping[str, Any], include_reasoning: bool) -> bool | None:
-        """Whether the prompt leaves reasoning closed; true also where the caller does not want it."""
-        return True if not include_reasoning else reasoning_ended(self.reasoning_format, self.tokenizer, ids, kwargs)
 
     def parse_context(self, request: RenderInput, kwargs: dict[str, Any]) -> ParseContext:
         """What derendering needs of the request, so that the request itself need not be kept."""

@@ -6,9 +6,10 @@ since vLLM's generate endpoint takes a missing one for "as many as fit".
 """
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from app.errors import InvalidRequest
 from app.parsing.format import ReasoningFormat, ToolFormat
@@ -20,6 +21,19 @@ __all__ = ("LEAST_TEMPERATURE", "effective_temperature", "resolve")
 
 LEAST_TEMPERATURE = 0.01
 """Positive temperatures are raised to this, below which logits overflow."""
+
+_SAME = (
+    "watermarking",
+    "logprobs",
+    "prompt_logprobs",
+    "logprob_token_ids",
+    "stream_interval",
+    "allowed_token_ids",
+    "extra_args",
+    "repetition_detection",
+)
+"""Fields that are written as they were asked for, or not at all."""
+_same = attrgetter(*_SAME)
 
 
 def resolve(
@@ -52,45 +66,50 @@ def resolve(
     top_k = int(_value(asked.top_k, defaults, "top_k", 0))
     max_tokens = _max_tokens(asked, defaults, room=max_model_len - prompt_len, max_model_len=max_model_len)
     structured = constrain(request, tool_format, reasoning_format)
-    hold_back = max((len(text) for text in asked.stop), default=0) - 1
-    return SamplingParams(
-        n=asked.n if asked.n != 1 else UNSET,
+    params = SamplingParams(
         presence_penalty=_value(asked.presence_penalty, defaults, "presence_penalty", 0.0),
         frequency_penalty=_value(asked.frequency_penalty, defaults, "frequency_penalty", 0.0),
         repetition_penalty=_value(asked.repetition_penalty, defaults, "repetition_penalty", 1.0),
         temperature=temperature,
-        watermarking=_given(asked.watermarking),
         top_p=1.0 if greedy else _value(asked.top_p, defaults, "top_p", 1.0),
         top_k=UNSET if greedy or not top_k else top_k,
         min_p=0.0 if greedy else _value(asked.min_p, defaults, "min_p", 0.0),
-        seed=UNSET if asked.seed in (None, -1) else asked.seed,
         stop=asked.stop,
         stop_token_ids=list(dict.fromkeys((*asked.stop_token_ids, *default_stop_token_ids))),
-        ignore_eos=asked.ignore_eos or UNSET,
         max_tokens=max_tokens,
-        min_tokens=asked.min_tokens or UNSET,
-        logprobs=_given(asked.logprobs),
-        prompt_logprobs=_given(asked.prompt_logprobs),
-        logprob_token_ids=_given(asked.logprob_token_ids),
-        skip_special_tokens=UNSET
-        if _skips_special_tokens(request, defaults, (tool_format, reasoning_format))
-        else False,
-        spaces_between_special_tokens=UNSET if asked.spaces_between_special_tokens else False,
-        include_stop_str_in_output=asked.include_stop_str_in_output or UNSET,
         output_kind=1 if request.stream else 2,
-        stream_interval=_given(asked.stream_interval),
         skip_clone=True,
-        output_text_buffer_length=UNSET if asked.include_stop_str_in_output or hold_back < 1 else hold_back,
-        structured_outputs=_given(structured),
-        logit_bias=UNSET if asked.logit_bias is None else _clamped(asked.logit_bias),
-        allowed_token_ids=_given(asked.allowed_token_ids),
-        extra_args=_given(asked.extra_args),
         bad_words=asked.bad_words,
         skip_reading_prefix_cache=asked.prompt_logprobs is not None,
-        thinking_token_budget=UNSET if asked.thinking_token_budget in (None, -1) else asked.thinking_token_budget,
-        repetition_detection=_given(asked.repetition_detection),
-        routed_experts_prompt_start=asked.routed_experts_prompt_start or UNSET,
     )
+    for name, value in zip(_SAME, _same(asked), strict=True):
+        if value is not None:
+            setattr(params, name, value)
+    if asked.n != 1:
+        params.n = asked.n
+    if asked.seed not in (None, -1):
+        params.seed = asked.seed
+    if asked.ignore_eos:
+        params.ignore_eos = True
+    if asked.min_tokens:
+        params.min_tokens = asked.min_tokens
+    if not _skips_special_tokens(request, defaults, tool_format, reasoning_format):
+        params.skip_special_tokens = False
+    if not asked.spaces_between_special_tokens:
+        params.spaces_between_special_tokens = False
+    if asked.include_stop_str_in_output:
+        params.include_stop_str_in_output = True
+    elif (hold_back := max(map(len, asked.stop), default=0) - 1) > 0:
+        params.output_text_buffer_length = hold_back
+    if structured is not None:
+        params.structured_outputs = structured
+    if asked.logit_bias is not None:
+        params.logit_bias = _clamped(asked.logit_bias)
+    if asked.thinking_token_budget not in (None, -1):
+        params.thinking_token_budget = asked.thinking_token_budget
+    if asked.routed_experts_prompt_start:
+        params.routed_experts_prompt_start = asked.routed_experts_prompt_start
+    return params
 
 
 def effective_temperature(asked: SamplingRequest, defaults: Mapping[str, Any]) -> float:
@@ -116,11 +135,14 @@ def _max_tokens(asked: SamplingRequest, defaults: Mapping[str, Any], *, room: in
 
 
 def _skips_special_tokens(
-    request: RenderInput, defaults: Mapping[str, Any], formats: Sequence[ToolFormat | ReasoningFormat | None]
+    request: RenderInput,
+    defaults: Mapping[str, Any],
+    tool_format: ToolFormat | None,
+    reasoning_format: ReasoningFormat | None,
 ) -> bool:
     """What was asked for, unless a format needs the special tokens in the text to find reasoning and calls."""
     if request.conversation is not None:
-        for format in formats:
+        for format in (tool_format, reasoning_format):
             policy = format.special_tokens if format is not None else "skip"
             calls = request.tool_choice != "none"
             if policy == "keep" or (policy == "unless_none" and calls):
@@ -135,10 +157,6 @@ def _value(asked: Any, defaults: Mapping[str, Any], name: str, constant: Any) ->
         return asked
     default = defaults.get(name)
     return constant if default is None else default
-
-
-def _given(value: Any) -> Any | UnsetType:
-    return UNSET if value is None else value
 
 
 def _clamped(bias: Mapping[str, float]) -> dict[str, float]:

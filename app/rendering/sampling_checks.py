@@ -1,7 +1,10 @@
 """Refuses sampling values that are out of range, before anything is rendered."""
 
+import math
 import re
+import sys
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 from app.errors import InvalidRequest
@@ -12,6 +15,27 @@ from app.rendering.sampling import effective_temperature
 __all__ = ("check_sampling",)
 
 _TOKEN_ID = re.compile(r"[0-9]{1,10}")
+_ABOVE_0 = math.ulp(0.0)
+_INT64 = INT64.stop - 1
+_RANGES: tuple[tuple[str, float, float, str], ...] = (
+    ("n", 1, MAX_CHOICES, f"be from 1 to {MAX_CHOICES}"),
+    ("temperature", 0, 2, "be from 0 to 2"),
+    ("top_p", _ABOVE_0, 1, "be above 0 and at most 1"),
+    ("top_k", -1, _INT64, "be at least 1, or 0 or -1 for all candidates"),
+    ("min_p", 0, 1, "be from 0 to 1"),
+    ("presence_penalty", -2, 2, "be from -2 to 2"),
+    ("frequency_penalty", -2, 2, "be from -2 to 2"),
+    ("repetition_penalty", _ABOVE_0, sys.float_info.max, "be above 0"),
+    ("seed", INT64.start, _INT64, "be a 64-bit integer"),
+    ("stream_interval", 1, _INT64, "be at least 1"),
+    ("thinking_token_budget", -1, _INT64, "be at least 0, or -1 for no limit"),
+    ("routed_experts_prompt_start", 0, _INT64, "be at least 0"),
+    ("logprobs", -1, _INT64, "be at least 0, or -1 for the whole vocabulary"),
+    ("prompt_logprobs", -1, _INT64, "be at least 0, or -1 for the whole vocabulary"),
+    ("min_tokens", 0, _INT64, "be at least 0"),
+)
+"""Least and most of a number, and what a refusal says."""
+_numbers = attrgetter(*(field for field, *_ in _RANGES))
 
 
 def check_sampling(
@@ -49,30 +73,20 @@ class _Checks:
 
 
 def _check_numbers(request: SamplingRequest, checks: _Checks) -> None:
-    require = checks.require
-    require(1 <= request.n <= MAX_CHOICES, "n", f"be from 1 to {MAX_CHOICES}")
-    require(_within(request.temperature, 0, 2), "temperature", "be from 0 to 2")
-    require(request.top_p is None or 0 < request.top_p <= 1, "top_p", "be above 0 and at most 1")
-    require(_whole(request.top_k, -1), "top_k", "be at least 1, or 0 or -1 for all candidates")
-    require(_within(request.min_p, 0, 1), "min_p", "be from 0 to 1")
-    require(_within(request.presence_penalty, -2, 2), "presence_penalty", "be from -2 to 2")
-    require(_within(request.frequency_penalty, -2, 2), "frequency_penalty", "be from -2 to 2")
-    penalty = request.repetition_penalty
-    require(penalty is None or 0 < penalty < float("inf"), "repetition_penalty", "be above 0")
-    require(request.seed is None or request.seed in INT64, "seed", "be a 64-bit integer")
-    require(_whole(request.stream_interval, 1), "stream_interval", "be at least 1")
-    require(_whole(request.thinking_token_budget, -1), "thinking_token_budget", "be at least 0, or -1 for no limit")
-    require(_whole(request.routed_experts_prompt_start, 0), "routed_experts_prompt_start", "be at least 0")
-    require(_whole(request.logprobs, -1), "logprobs", "be at least 0, or -1 for the whole vocabulary")
-    require(_whole(request.prompt_logprobs, -1), "prompt_logprobs", "be at least 0, or -1 for the whole vocabulary")
+    for value, (field, least, most, must) in zip(_numbers(request), _RANGES, strict=True):
+        if value is not None and not least <= value <= most:
+            checks.require(False, field, must)
 
 
 def _check_lengths(request: SamplingRequest, max_model_len: int, checks: _Checks) -> None:
     limit, name = request.max_tokens, request.max_tokens_param
-    checks.require(limit is None or limit >= 1, name, "be at least 1")
-    checks.require(limit is None or limit <= max_model_len, name, f"be at most {max_model_len}, the model's context")
-    checks.require(_whole(request.min_tokens, 0), "min_tokens", "be at least 0")
-    checks.require(limit is None or request.min_tokens <= limit, "min_tokens", f"be at most `{name}`")
+    if limit is None:
+        return
+    if not 1 <= limit <= max_model_len:
+        must = "be at least 1" if limit < 1 else f"be at most {max_model_len}, the model's context"
+        checks.require(False, name, must)
+    if request.min_tokens > limit:
+        checks.require(False, "min_tokens", f"be at most `{name}`")
 
 
 def _check_lists(request: SamplingRequest, checks: _Checks) -> None:
@@ -90,11 +104,3 @@ def _check_lists(request: SamplingRequest, checks: _Checks) -> None:
         require(all(token in TOKEN_IDS for token in getattr(request, field) or ()), field, "be a list of token ids")
     biased = request.logit_bias or ()
     require(all(_TOKEN_ID.fullmatch(key) for key in biased), "logit_bias", "have token ids as keys")
-
-
-def _within(value: float | None, least: float, most: float) -> bool:
-    return value is None or least <= value <= most
-
-
-def _whole(value: int | None, least: int) -> bool:
-    return value is None or least <= value < INT64.stop
