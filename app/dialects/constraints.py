@@ -61,7 +61,7 @@ def _read_format(response_format: Mapping[str, Any]) -> dict[str, Any]:
             return {"json": json_schema_constraint(given.get("schema"), param=param).json}
         case "structural_tag":
             _check_tag_shape(response_format, "response_format")
-            return {"structural_tag": json.dumps(response_format, ensure_ascii=False)}
+            return {"structural_tag": json.dumps(response_format)}
         case _:
             raise InvalidRequest(
                 "`response_format.type` is one of text, json_object, json_schema and structural_tag.",
