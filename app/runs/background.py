@@ -175,6 +175,7 @@ class _Logged:
             body=self._ended.body,
             output=self._ended.output,
             exact=exact,
+            outdated=self._of.outdated,
         )
 
 

@@ -11,27 +11,33 @@ from msgspec import Raw, Struct
 
 from app.errors import InvalidRequest, NotFound
 from app.protocol.ids import response_range
-from app.store.exact import ExactIds
+from app.store.exact import ExactIds, TurnIds
 from app.store.items import as_list, probe, with_ids
 
 if TYPE_CHECKING:
     from app.store.conversations import ConversationStore
     from app.store.store import ResponseStore
 
-__all__ = ("ResolvedInput", "as_dicts", "check_calls", "conversation_id_of", "resolve_input")
+__all__ = ("ResolvedInput", "as_dicts", "check_outputs", "conversation_id_of", "resolve_input")
+
+TURNS_TRIED = 3
+"""How many of a conversation's last turns are asked for their token ids (items may have been added by hand)."""
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
 class ResolvedInput(Struct, frozen=True):
     """What a request is generated from.
 
     ``history`` are the items of earlier turns, oldest first; ``input`` this request's own, with ids and without
-    references: what is stored with the turn. ``exact`` are the previous turn's token ids, of the model ``model``.
+    references: what is stored with the turn. ``exact`` are the previous turn's token ids, of the model ``model``; in a
+    conversation that turn is ``before``.
     """
 
     history: list[Raw]
     input: list[Raw]
     exact: ExactIds | None = None
     model: str | None = None
+    before: str | None = None
 
 
 async def resolve_input(
@@ -64,14 +70,31 @@ async def resolve_input(
             "`previous_response_id` and `conversation` exclude each other.", param="previous_response_id"
         )
     history: list[Raw] = []
-    exact = model = None
+    exact = model = before = None
     if previous_response_id is not None:
         chain = await store.resolve(previous_response_id, with_ids=with_exact)
         history, exact, model = chain.items(), chain.exact, chain.model
     elif conversation is not None:
         history = await conversations.items(conversation)
+        if with_exact and (last := await _last_turn(history, store)) is not None:
+            before, exact, model = last.response_id, last.ids, last.model
     items = await _without_references(as_list(given), history, store)
-    return ResolvedInput(history, with_ids(items, response_id), exact, model)
+    return ResolvedInput(history, with_ids(items, response_id), exact, model, before)
+
+
+async def _last_turn(history: Sequence[Raw], store: "ResponseStore") -> TurnIds | None:
+    """The token ids of a conversation's newest turn: its items' ids tell which one it was."""
+    tried: set[tuple[str, str]] = set()
+    for item in reversed(history):
+        between = response_range(probe(item).id or "")
+        if between is None or between in tried:
+            continue
+        if len(tried) == TURNS_TRIED:
+            break
+        tried.add(between)
+        if (found := await store.token_ids(between)) is not None:
+            return found
+    return None
 
 
 async def _without_references(items: Sequence[Raw], history: Sequence[Raw], store: "ResponseStore") -> list[Raw]:
@@ -112,26 +135,27 @@ def as_dicts(items: Sequence[Raw]) -> list[dict[str, Any]]:
     return [msgspec.json.decode(item) for item in items]
 
 
-def check_calls(items: Sequence[Raw]) -> None:
-    """Refuse a conversation in which a call lacks its output or an output its call.
+def check_outputs(items: Sequence[Raw], history: Sequence[Raw]) -> None:
+    """Refuse an output whose call is nowhere before it, as OpenAI does: no template can say what it answers.
+
+    A call without its output is taken as it is (the user may have gone on without waiting for it), and so is an output
+    behind a compaction, which may have summed up its call.
+
+    Args:
+        items: the request's own; outputs among the history were taken when they came.
+        history: all before them.
 
     Raises:
-        InvalidRequest: names the first such call.
+        InvalidRequest: names the call.
     """
-    open_calls: dict[str, None] = {}
-    called: set[str] = set()
-    for item in items:
+    called: set[str | None] = set()
+    for place, item in enumerate((*history, *items), -len(history)):
         found = probe(item)
-        if found.call_id is None:
-            continue
+        if found.kind == "compaction":
+            return
         if found.kind in ("function_call", "custom_tool_call"):
-            open_calls[found.call_id] = None
             called.add(found.call_id)
-        elif found.kind in ("function_call_output", "custom_tool_call_output"):
-            if found.call_id not in called:
-                raise InvalidRequest(
-                    f"No tool call found for function call output with call_id {found.call_id}.", param="input"
-                )
-            open_calls.pop(found.call_id, None)
-    if open_calls:
-        raise InvalidRequest(f"No tool output found for function call {next(iter(open_calls))}.", param="input")
+        elif place >= 0 and found.kind in _OUTPUTS and found.call_id is not None and found.call_id not in called:
+            raise InvalidRequest(
+                f"No tool call found for function call output with call_id {found.call_id}.", param=f"input[{place}]"
+            )

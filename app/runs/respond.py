@@ -33,7 +33,7 @@ from app.runs.compact import opened
 from app.runs.continuation import continued
 from app.runs.events import Ended, RunEvent, failure
 from app.runs.generate_check import accept
-from app.runs.history import ResolvedInput, as_dicts, conversation_id_of, resolve_input
+from app.runs.history import ResolvedInput, as_dicts, check_outputs, conversation_id_of, resolve_input
 from app.runs.names import RESPONSES, said_as
 from app.runs.reply import require_engine
 from app.runs.run import Run, events
@@ -115,6 +115,7 @@ async def render(
             conversation=conversation_id_of(request.conversation),
             with_exact=token_exact,
         )
+        check_outputs(resolved.input, resolved.history)
         place = "previous_response_id" if request.previous_response_id is not None else "conversation"
         history = as_dicts(opened(resolved.history, tenant=tenant, seal=state.seal, param=place))
         request = replace(request, input=as_dicts(opened(resolved.input, tenant=tenant, seal=state.seal)))
@@ -209,9 +210,11 @@ async def prepare(
     begun = await store.begin(turn)
     if begun.repeated is not None:
         return begun.repeated
-    run = replace(prepared, stored=StoredRun(store, turn, rendered.resolved.exact))
+    chained = rendered.resolved.exact if turn.conversation_id is None else None
+    kept_run = StoredRun(store, turn, chained, rendered.resolved.before)
+    run = replace(prepared, stored=kept_run)
     if request.background:
-        state.background.launch(StoredRun(store, turn, rendered.resolved.exact), lambda: _produced(run))
+        state.background.launch(kept_run, lambda: _produced(run))
     return run
 
 

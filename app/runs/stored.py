@@ -31,11 +31,15 @@ _tasks: set[asyncio.Task[None]] = set()
 
 
 class StoredRun(Struct, frozen=True):
-    """A turn that has begun: whose, which, and the token ids of the turn before it where they are known."""
+    """A turn that has begun: whose, which, and the token ids of the turn before it where they are known.
+
+    In a conversation, which has no chain, each turn keeps its ids whole and takes those of the turn ``outdated`` away.
+    """
 
     store: "ResponseStore"
     turn: NewTurn
     before: ExactIds | None = None
+    outdated: str | None = None
 
 
 async def stored(run: StoredRun, source: AsyncGenerator[RunEvent, None]) -> AsyncGenerator[RunEvent, None]:
@@ -96,7 +100,7 @@ async def commit(run: StoredRun, event: RunEvent) -> list[RunEvent]:
     exact = None if ended.exact is None else pack(ended.exact, run.before)
     try:
         kept = await run.store.finish(
-            run.turn.id, status=ended.status, body=ended.body, output=ended.output, exact=exact
+            run.turn.id, status=ended.status, body=ended.body, output=ended.output, exact=exact, outdated=run.outdated
         )
         # Deleted while it ran: that was the caller's wish, and so was the answer.
         if kept or await run.store.status(run.turn.id) is None:

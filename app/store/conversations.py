@@ -220,7 +220,17 @@ def _named(items: Sequence[Raw], conversation_id: str, *, start: int = 0) -> lis
     for place, item in enumerate(items):
         if bytes(item)[:1] != b"{":
             raise InvalidRequest("An item must be an object.", param=f"items[{place}]")
+        # An id is a key here, and both databases must take it.
+        if (name := _id_of(item, place)) and not usable_id(name):
+            raise InvalidRequest("An item's id has 1 to 200 ASCII characters.", param=f"items[{place}].id")
     return with_ids(items, f"{conversation_id}/{start}" if start else conversation_id, param="items")
+
+
+def _id_of(item: Raw, place: int) -> str | None:
+    try:
+        return probe(item).id
+    except msgspec.MsgspecError as error:
+        raise InvalidRequest(f"The item is malformed: {error}", param=f"items[{place}]") from error
 
 
 def _not_found(conversation_id: str) -> NotFound:

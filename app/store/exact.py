@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-__all__ = ("ExactIds", "PackedIds", "pack", "unpack")
+__all__ = ("ExactIds", "PackedIds", "TurnIds", "pack", "unpack")
 
 
 class ExactIds(Struct, frozen=True):
@@ -19,6 +19,14 @@ class ExactIds(Struct, frozen=True):
 
     prompt: Sequence[int]
     completion: Sequence[int]
+
+
+class TurnIds(Struct, frozen=True):
+    """One turn's ids, its id and its model's name."""
+
+    response_id: str
+    model: str
+    ids: ExactIds
 
 
 class PackedIds(Struct, frozen=True):

@@ -6,7 +6,7 @@ Parameters: ``key`` (a response's or thread's id), ``tenant``, ``now`` (Unix mil
 from sqlalchemy import BigInteger, and_, bindparam, case, delete, exists, insert, or_, select, update
 
 from app.store.tables import responses, threads, turns
-from app.store.turn import RUNNING
+from app.store.turn import CONTINUABLE, RUNNING
 
 MINE = and_(responses.c.id == bindparam("key"), responses.c.tenant_id == bindparam("tenant"))
 ALIVE = and_(
@@ -66,6 +66,23 @@ SET_OUTPUT = (
         prompt_ids=bindparam("prompt"),
         completion_ids=bindparam("completion"),
     )
+)
+FORGET_IDS = (
+    update(turns)
+    .where(turns.c.response_id == bindparam("key"))
+    .where(exists().where(responses.c.id == bindparam("key"), responses.c.tenant_id == bindparam("tenant")))
+    .values(shared_ids=None, prompt_ids=None, completion_ids=None)
+)
+IDS_NEAR = select(
+    responses.c.id, responses.c.model, turns.c.shared_ids, turns.c.prompt_ids, turns.c.completion_ids
+).where(
+    responses.c.id >= bindparam("first"),
+    responses.c.id < bindparam("end"),
+    responses.c.tenant_id == bindparam("tenant"),
+    responses.c.status.in_(CONTINUABLE),
+    turns.c.response_id == responses.c.id,
+    turns.c.shared_ids == 0,
+    ALIVE,
 )
 INPUT = select(turns.c.input).where(turns.c.response_id == bindparam("key"))
 DELETE = delete(responses).where(MINE)

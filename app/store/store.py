@@ -18,7 +18,7 @@ from app.store import statements as sql
 from app.store.beginning import begin, slide, whole
 from app.store.conversations import append
 from app.store.database import Clash, Database
-from app.store.exact import PackedIds
+from app.store.exact import PackedIds, TurnIds, unpack
 from app.store.items import Page, join, listing, page, probe, split
 from app.store.retention import Retention
 from app.store.turn import (
@@ -84,6 +84,7 @@ class ResponseStore:
         body: bytes,
         output: Sequence[Raw],
         exact: PackedIds | None = None,
+        outdated: str | None = None,
     ) -> bool:
         """End a running turn, whole: reply, output, token ids, and its conversation's new items in one transaction.
 
@@ -93,6 +94,7 @@ class ResponseStore:
             body: the reply; its ``output`` is dropped.
             output: what was generated, each item with its id.
             exact: token ids over the previous turn's.
+            outdated: the turn whose token ids nobody needs any more, as these hold them too.
 
         Returns:
             False where the turn does not run any more (cancelled, deleted, given up for dead): nothing was written.
@@ -120,6 +122,8 @@ class ResponseStore:
             if ended is None:
                 return False
             connection.execute(sql.SET_OUTPUT, wide)
+            if outdated is not None and exact is not None:
+                connection.execute(sql.FORGET_IDS, {"key": outdated, "tenant": self.tenant})
             blobs.save(connection, self.tenant, taken, response_id=response_id)
             slide(connection, self.tenant, self._retention, ended.thread_id, now)
             if ended.conversation_id is not None and status in ("completed", "incomplete"):
@@ -241,6 +245,15 @@ class ResponseStore:
         if not usable_id(response_id):
             return None
         return await self._database.read(chain.walk, self.tenant, response_id, now=now_ms(), with_ids=with_ids)
+
+    async def token_ids(self, between: tuple[str, str]) -> TurnIds | None:
+        """The token ids of the ended turn in a range of ids, where they are kept whole; None where they are not."""
+        place = {"tenant": self.tenant, "first": between[0], "end": between[1], "now": now_ms()}
+        row = await self._database.read(lambda connection: connection.execute(sql.IDS_NEAR, place).first())
+        if row is None:
+            return None
+        ids = unpack([PackedIds(0, bytes(row.prompt_ids), bytes(row.completion_ids))])
+        return None if ids is None else TurnIds(row.id, row.model, ids)
 
     async def find_item(self, item_id: str) -> Raw | None:
         """An item that a response of this tenant took or gave, by its id; None where there is none."""

@@ -8,6 +8,7 @@ from app.errors import InvalidRequest, NotFound
 from app.store.items import edit
 
 __all__ = (
+    "CONTINUABLE",
     "ENDED",
     "RUNNING",
     "Begun",

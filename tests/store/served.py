@@ -27,7 +27,7 @@ KEYS = '[{"key": "key-a", "tenant": "a"}, {"key": "key-a2", "tenant": "a"}, {"ke
 
 
 class Served:
-    """A running server. SDK clients ``a`` and ``a2`` are one tenant, ``b`` is another; :meth:`call` sends bare requests."""
+    """A running server. SDK clients ``a`` and ``a2`` are one tenant, ``b`` is another."""
 
     def __init__(self, port: int, service: Any) -> None:
         self.service = service

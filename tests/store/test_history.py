@@ -10,7 +10,7 @@ from msgspec import Raw
 from app.errors import InvalidRequest, NotFound
 from app.protocol.ids import new_id
 from app.runs.compact import compacted, opened, to_summarise
-from app.runs.history import ResolvedInput, as_dicts, check_calls, conversation_id_of, resolve_input
+from app.runs.history import ResolvedInput, as_dicts, check_outputs, conversation_id_of, resolve_input
 from app.runs.sealed import Seal
 from app.store.conversations import ConversationStore
 from app.store.database import Database
@@ -110,18 +110,18 @@ def call(kind: str, **fields: Any) -> Raw:
     return Raw(msgspec.json.encode({"type": kind, "call_id": "call_1", **fields}))
 
 
-async def test_calls_and_outputs_need_each_other() -> None:
+async def test_an_output_needs_its_call_before_it() -> None:
     asked, answered = call("function_call", name="f", arguments="{}"), call("function_call_output", output="1")
-    check_calls([user("x"), asked, answered, user("y")])
-    check_calls([call("custom_tool_call", name="f", input=""), call("custom_tool_call_output", output="")])
-    for broken, word in (
-        ([asked, user("y")], "No tool output"),
-        ([answered], "No tool call"),
-        ([answered, asked], "No"),
-    ):
-        with pytest.raises(InvalidRequest, match=word) as refused:
-            check_calls(broken)
-        assert refused.value.param == "input"
+    check_outputs([user("x"), asked, answered, user("y")], [])
+    check_outputs([answered], [user("x"), asked])
+    check_outputs([call("custom_tool_call", name="f", input=""), call("custom_tool_call_output", output="")], [])
+    check_outputs([asked, user("never mind")], [])
+    check_outputs([user("x")], [answered])  # what was taken once stays
+    check_outputs([answered], [Raw(b'{"type":"compaction","encrypted_content":"x"}')])
+    for broken, history, place in (([answered], [user("x")], 0), ([user("x"), answered, asked], [], 1)):
+        with pytest.raises(InvalidRequest, match="No tool call") as refused:
+            check_outputs(broken, history)
+        assert refused.value.param == f"input[{place}]"
 
 
 @pytest.mark.parametrize("encrypts", [True, False])

@@ -21,7 +21,7 @@ from app.runs.summarise import compact
 from app.store.database import Database
 from app.store.items import as_list
 from app.store.retention import Retention
-from app.store.tables import metadata
+from app.store.tables import metadata, turns
 from app.store.turn import StoredResponse
 from tests.engines.scripted import Script, ScriptedEngine
 
@@ -117,6 +117,30 @@ async def test_the_models_own_ids_are_kept_where_its_words_come_again(server: Se
     assert plain.reused == 0
     assert decode(plain.prompt.token_ids) == decode(two)
     assert plain.prompt.token_ids != two
+
+
+async def test_a_conversation_goes_on_from_the_models_own_ids_and_keeps_them_once(server: Server) -> None:
+    spelled = [token for letter in "Hello" for token in server.ids(letter)] + server.ids(END)
+    engine = server.says(spelled)
+    server.model = structs.replace(server.model, reasoning_format=None)
+    assert server.state is not None
+    talk = (await server.state.conversations("a").create()).id
+    kwargs = {"enable_thinking": True}
+    first = await server.answer(input="Say hello.", conversation=talk, chat_template_kwargs=kwargs)
+    second = await server.answer(input="Again?", conversation=talk)
+    one, two = (request.token_ids for request in engine.requests)
+    assert two[: len(one) + len(spelled)] == [*one, *spelled]
+    assert second["usage"]["input_tokens_details"]["reused_tokens"] == len(one) + len(spelled)
+    await server.state.conversations("a").add(talk, as_list(b'[{"role":"user","content":"by hand"}]'))
+    await server.answer(input="And?", conversation=talk)
+    assert engine.requests[-1].token_ids[: len(two)] == two
+    kept = await value(
+        server.state.database, select(func.count()).select_from(turns).where(turns.c.prompt_ids.is_not(None))
+    )
+    assert kept == 1
+    # Who goes on from an older turn of it is served too, from a plain render.
+    after = await server.answer(input="Then?", previous_response_id=first["id"])
+    assert "reused_tokens" not in after["usage"]["input_tokens_details"]
 
 
 async def test_a_template_that_drops_thinking_is_rendered_plainly(server: Server) -> None:

@@ -8,10 +8,11 @@ from litestar.datastructures import State as Scope
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
 
+from app.dialects.responses.included import shown_item
 from app.http.codec import StructDTO, encode, json_body, reply
 from app.http.docs import error_replies
 from app.http.exchange import exchange_of
-from app.http.routes.responses import state_of
+from app.http.routes.responses import included, shown_page, state_of
 from app.http.service import Service
 from app.store.conversation import StoredConversation
 from app.store.items import Page
@@ -127,7 +128,9 @@ async def list_items(
     order: FromQuery[Literal["asc", "desc"]] = "desc",
 ) -> Response[Page]:
     """A conversation's items, newest first."""
-    return reply(await _store(request, service).page(conversation_id, after=after, limit=limit, order=order))
+    include = included(request)
+    page = await _store(request, service).page(conversation_id, after=after, limit=limit, order=order)
+    return reply(shown_page(page, include))
 
 
 @get(PATH + "/{conversation_id:str}/items/{item_id:str}", tags=["conversations"])
@@ -138,7 +141,9 @@ async def retrieve_item(
     item_id: FromPath[str],
 ) -> Response[dict[str, Any]]:
     """One item."""
-    return reply(await _store(request, service).item(conversation_id, item_id))
+    include = included(request)
+    item = await _store(request, service).item(conversation_id, item_id)
+    return reply(msgspec.Raw(shown_item(bytes(item), include)))
 
 
 @delete(PATH + "/{conversation_id:str}/items/{item_id:str}", status_code=200, tags=["conversations"])

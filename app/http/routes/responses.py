@@ -11,6 +11,7 @@ from litestar.datastructures import State as Scope
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
 
+from app.dialects.responses.included import check_include, shown_item, shown_response
 from app.errors import Conflict, NotFound
 from app.http.codec import StructDTO, encode, json_body, reply
 from app.http.docs import error_replies
@@ -31,7 +32,7 @@ from app.store.turn import RUNNING, StoredResponse
 if TYPE_CHECKING:
     from app.runs.state import State
 
-__all__ = ("ROUTES", "state_of")
+__all__ = ("ROUTES", "included", "shown_page", "state_of")
 
 PATH = "/v1/responses"
 DONE = b"data: [DONE]\n\n"
@@ -100,7 +101,9 @@ async def retrieve_response(
     exchange = exchange_of(request.scope)
     if stream:
         return await _replayed(service, exchange, response_id, -1 if starting_after is None else starting_after)
-    return _json((await state_of(service).responses(exchange.tenant).retrieve(response_id)).body)
+    include = included(request)
+    found = await state_of(service).responses(exchange.tenant).retrieve(response_id)
+    return _json(shown_response(found.body, include))
 
 
 @delete(PATH + "/{response_id:str}", status_code=200, tags=["responses"])
@@ -133,7 +136,8 @@ async def list_input_items(
 ) -> Response[Page]:
     """The items that a response was generated from, its history included, newest first."""
     store = state_of(service).responses(exchange_of(request.scope).tenant)
-    return reply(await store.input_items(response_id, after=after, limit=limit, order=order))
+    include = included(request)
+    return reply(shown_page(await store.input_items(response_id, after=after, limit=limit, order=order), include))
 
 
 @post(
@@ -186,6 +190,18 @@ async def compact_response(
         seal=seal_of(service),
     )
     return reply(await unless_gone(request.receive, work))
+
+
+def included(request: Request[Any, Any, Scope]) -> list[str]:
+    """The query's ``include[]`` (or ``include``), as the SDK sends it. Raises :class:`InvalidRequest`."""
+    given = [*request.query_params.getall("include[]", []), *request.query_params.getall("include", [])]
+    check_include(given)
+    return given
+
+
+def shown_page(page: Page, include: list[str]) -> Page:
+    """A page of items, with what is asked for."""
+    return msgspec.structs.replace(page, data=[msgspec.Raw(shown_item(bytes(item), include)) for item in page.data])
 
 
 def state_of(service: Service) -> "State":
