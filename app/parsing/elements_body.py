@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 from app.parsing.between import between_calls, skip_space
 from app.parsing.body import FAILED, MORE
+from app.parsing.element_tree import Tags, tree_json
 from app.parsing.format import Elements
 from app.parsing.heads import Heads, Literals
-from app.parsing.run import SPACE_LIMIT, Run
+from app.parsing.run import ATTEMPT_LIMIT, SPACE_LIMIT, Run
 from app.parsing.schema_values import ANY, STRING, as_json, half_json, quote
 
 __all__ = ("ElementsBody",)
@@ -40,8 +41,11 @@ class ElementsBody:
         self._parameters = Heads(data.parameters, encode)
         self._section_close = Literals(close)
         self._call_close = Literals([encode(literal) for literal in data.close])
-        self._value_close = Literals([encode(literal) for literal in data.parameter_close])
-        self._enders = Literals([*self._parameters.leads, *self._call_close.all, *close])
+        self._closers = [encode(literal) for literal in data.parameter_close]
+        self._value_close = Literals([literal.split("{key}")[0] for literal in self._closers])
+        self._tags = Tags(encode(data.nested)) if data.nested else None
+        leads = () if data.nested else self._parameters.leads
+        self._enders = Literals([*leads, *self._call_close.all, *close])
         self.closes = (*close, *self._call_close.all)
         firsts = {literal[0] for literal in (*self._enders.all, *self._value_close.all)}
         self._stop = re.compile("[\ud800-\udbff" + "".join(re.escape(first) for first in sorted(firsts)) + "]")
@@ -55,13 +59,17 @@ class ElementsBody:
                 if isinstance(found, int):
                     return found
                 state.cursor, fields = found
-                state.name = fields["name"]
+                state.name = self._tool(fields["name"], run)
                 state.native = fields.get("id") or ""
                 if self._data.certain:
                     self._start(run)
                 state.phase = ARGUMENTS
             elif state.phase == ARGUMENTS:
                 outcome = self._arguments(run)
+                if outcome >= 0:
+                    return outcome
+            elif state.phase == VALUE and self._tags is not None:
+                outcome = self._tree(run, self._tags)
                 if outcome >= 0:
                     return outcome
             elif not self._value(run):
@@ -75,10 +83,17 @@ class ElementsBody:
             key = self._parameters.half_key(rest.lstrip(), 0)
             if key:
                 run.arguments((", " if state.count else "{") + f'"{quote(key)}')
+        elif state.phase == VALUE and self._tags is not None:
+            run.arguments(half_json(run.restore(rest), self._types(run)))
         elif state.phase == VALUE:
             self._take(run, len(state.pending), last=True)
             run.arguments(half_json(state.raw, self._types(run)))
         return False
+
+    def _tool(self, name: str, run: Run) -> str:
+        once, _, again = name.partition(".")
+        tools = run.request.schemas.names
+        return once if self._data.doubled and once == again and once in tools and name not in tools else name
 
     def _start(self, run: Run) -> None:
         state = run.state
@@ -121,6 +136,7 @@ class ElementsBody:
                 state.phase = STRING_VALUE
             else:
                 state.phase = VALUE
+                state.marks = [0, 0]
             return -1
         if end is None or (head == "partial" and end < 0):
             return MORE
@@ -162,7 +178,7 @@ class ElementsBody:
                 at = len(text)
                 break
             at = found.start()
-            end = self._value_close.match(text, at)
+            end = self._closer(state.key).match(text, at)
             if end is not None and end >= 0:
                 return self._finish_value(run, at, end)
             ender = self._enders.match(text, at)
@@ -173,6 +189,32 @@ class ElementsBody:
             at += 1
         self._take(run, at, last=False)
         return False
+
+    def _closer(self, key: str) -> Literals:
+        if self._tags is None:
+            return self._value_close
+        return Literals([literal.replace("{key}", key) for literal in self._closers])
+
+    def _tree(self, run: Run, tags: Tags) -> int:
+        """A value that may hold elements, up to its own closer: ``marks`` are the depth and how far it is read."""
+        state = run.state
+        text = state.pending
+        depth, seen = state.marks
+        for found in tags.pattern.finditer(text, state.cursor + seen):
+            depth += -1 if found[1] else 1
+            seen = found.end() - state.cursor
+            if depth < 0:
+                inside = text[state.cursor : found.start()]
+                if found[2] != state.key:
+                    return FAILED
+                schema = run.request.schemas.parameters(state.name).property(state.key)
+                run.arguments(run.restore(tree_json(inside, tags, schema)))
+                state.cursor = found.end()
+                state.marks = [-1, -1]
+                state.phase = ARGUMENTS
+                return -1
+        state.marks = [depth, seen]
+        return FAILED if len(text) - state.cursor > ATTEMPT_LIMIT else MORE
 
     def _finish_value(self, run: Run, at: int, cursor: int) -> bool:
         state = run.state

@@ -94,7 +94,9 @@ class Elements(Struct, frozen=True, kw_only=True, tag=True):
     ``trim``: take off one newline at each end of a value. ``typed_by``: where a value's type comes from; ``"schema"``
     (the tool's JSON schema), or the word of ``{type}`` in the parameter's head where it has one: ``"flag"`` (``true``:
     a string, ``false``: JSON) or ``"word"`` (``string``, else JSON). ``certain``: a call is one from its head on; False
-    where the head is but a name, so that an argument or the end must follow.
+    where the head is but a name, so that an argument or the end must follow. ``nested``: a marker before every tag of
+    elements that a value may hold (objects and lists); ``{key}`` may stand in ``parameter_close``. ``doubled``:
+    models write a tool's name twice (``f.f``); it is ``f`` where the request has such a tool and none called ``f.f``.
     """
 
     heads: tuple[str, ...]
@@ -104,6 +106,8 @@ class Elements(Struct, frozen=True, kw_only=True, tag=True):
     trim: bool = False
     typed_by: Literal["schema", "flag", "word"] = "schema"
     certain: bool = True
+    nested: str = ""
+    doubled: bool = False
 
 
 class PythonCalls(Struct, frozen=True, kw_only=True, tag=True):
@@ -224,7 +228,7 @@ class ReasoningFormat(Struct, frozen=True, kw_only=True):
 
     ``starts``: where output begins if the prompt holds no marker after its last header: ``"inside"``, ``"outside"``, or
     ``"asked"`` (inside only where the template kwargs switch thinking on). One of the kwargs in ``switches`` set to
-    false always means outside.
+    false, ``"none"`` or ``"no_think"`` always means outside.
     ``ended``: the rendered ``reasoning_ended``: ``"closed"`` (the prompt closes it), ``"closed_or_off"`` (or the kwargs
     switch it off), ``"unless_asked"`` (true unless the kwargs switch it on), ``"always"``.
     ``dropped``: markers that give no text (``<answer>``). ``as_content``: reasoning is not split off but stays in

@@ -96,8 +96,9 @@ def _compile(template: str) -> tuple[str, str]:
     whole, partials, before = "", [], ""
     for kind, text in _pieces(template):
         if kind == "field":
-            whole += f"(?P<{text}>{FIELDS[text]})"
-            before += FIELDS[text]
+            bar = "(?!/)" if whole.endswith("<") else ""  # a tag's own name, not that of its end
+            whole += f"(?P<{text}>{bar}{FIELDS[text]})"
+            before += bar + FIELDS[text]
             partials.append(before)
         elif kind == "space":
             whole += SPACE

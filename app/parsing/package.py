@@ -59,7 +59,7 @@ __all__ = ("{constant}",)
             calls=(("add", '{{"a": 1}}'),),
         ),
         Sample(text="No call here.", content="No call here."),
-        Sample(text='<{format}_call>{{"name": "add", "arguments": {{"a": 1', calls=(("add", '{{"a": 1'),), complete=False),
+        Sample(text='<{format}_call>{{"name": "now", "arguments": {{', calls=(("now", "{{"),), complete=False),
     ),
 )
 '''

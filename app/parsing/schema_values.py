@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ("ANY", "STRING", "Schemas", "as_json", "half_json", "quote")
+__all__ = ("ANY", "STRING", "Schema", "Schemas", "as_json", "half_json", "quote")
 
 ANY = frozenset({"string", "integer", "number", "boolean", "array", "object", "null"})
 STRING = frozenset({"string"})
@@ -47,15 +47,42 @@ class Schemas:
         return known
 
     def _look_up(self, tool: str, argument: str) -> frozenset[str]:
-        root = self._parameters.get(tool)
-        if root is None:
-            return ANY
-        for schema in _branches(root, root, REFERENCE_LIMIT):
-            properties = schema.get("properties")
-            if isinstance(properties, Mapping) and argument in properties:
-                return _types(properties[argument], root, REFERENCE_LIMIT)
-        extra = root.get("additionalProperties")
-        return _types(extra, root, REFERENCE_LIMIT) if isinstance(extra, Mapping) else ANY
+        return self.parameters(tool).property(argument).types
+
+    def parameters(self, tool: str) -> "Schema":
+        """The schema of a tool's arguments; one that allows everything where there is none."""
+        root = self._parameters.get(tool, {})
+        return Schema(root, root)
+
+
+class Schema:
+    """One place in a tool's JSON schema, with the root that its references start from."""
+
+    def __init__(self, here: Any, root: Mapping[str, Any]) -> None:
+        self._here = here
+        self._root = root
+
+    @property
+    def types(self) -> frozenset[str]:
+        """JSON type names that a value may have here; :data:`ANY` where the schema does not say."""
+        return _types(self._here, self._root, REFERENCE_LIMIT)
+
+    def property(self, name: str) -> "Schema":
+        """The schema of an object's property, or of its additional ones."""
+        branches = _branches(self._here, self._root, REFERENCE_LIMIT)
+        for branch in branches:
+            properties = branch.get("properties")
+            if isinstance(properties, Mapping) and name in properties:
+                return Schema(properties[name], self._root)
+        return self._first(branches, "additionalProperties")
+
+    def items(self) -> "Schema":
+        """The schema of a list's items."""
+        return self._first(_branches(self._here, self._root, REFERENCE_LIMIT), "items")
+
+    def _first(self, branches: Sequence[Mapping[str, Any]], word: str) -> "Schema":
+        found = next((branch[word] for branch in branches if isinstance(branch.get(word), Mapping)), None)
+        return Schema(found, self._root)
 
 
 def _branches(schema: Any, root: Mapping[str, Any], depth: int) -> list[Mapping[str, Any]]:

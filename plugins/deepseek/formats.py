@@ -110,9 +110,10 @@ def _dsml(name: str, open: str, close: str, tag: str = "invoke", style: str = "d
         close=("</｜DSML｜invoke>", "</｜DSML｜ invoke>"),
         typed_by="flag",
     )
-    invoke = '<｜DSML｜invoke name="{}">\n{}</｜DSML｜invoke>\n'
-    text = '<｜DSML｜parameter name="x" string="true">1 < 2</｜DSML｜parameter>\n'
-    number = '<｜DSML｜parameter name="n" string="false">[1, 2]</｜DSML｜parameter>\n'
+    invoke = f'<｜DSML｜{tag} name="{{}}">\n{{}}</｜DSML｜{tag}>\n'
+    parameter = tag.replace("invoke", "parameter")
+    text = f'<｜DSML｜{parameter} name="x" string="true">1 < 2</｜DSML｜{parameter}>\n'
+    number = f'<｜DSML｜{parameter} name="n" string="false">[1, 2]</｜DSML｜{parameter}>\n'
     return ToolFormat(
         name=name,
         sections=(
@@ -147,7 +148,19 @@ DEEPSEEK_V41 = _dsml("deepseek_v41", "<｜DSML｜ calls>", "</｜DSML｜ calls>"
 
 
 def _thinking(name: str) -> ReasoningFormat:
-    return msgspec.structs.replace(DEEPSEEK_V3_REASONING, name=name, signature=())
+    return ReasoningFormat(
+        name=name,
+        open=("<think>",),
+        close=("</think>",),
+        starts="inside",
+        ended="closed_or_off",
+        switches=("enable_thinking", "thinking", "reasoning_effort"),
+        samples=(
+            Sample(text="Hm.</think>Paris.", reasoning="Hm.", content="Paris."),
+            Sample(text="Paris.", content="Paris.", template_kwargs={"thinking": False}),
+            Sample(text="Paris.", content="Paris.", template_kwargs={"reasoning_effort": "none"}),
+        ),
+    )
 
 
 DEEPSEEK_V4_REASONING = _thinking("deepseek_v4")

@@ -47,6 +47,8 @@ GRANITE_THINKING = ReasoningFormat(
     name="granite_thinking_parser",
     open=("<think>",),
     close=("</think>",),
-    dropped=("<response>", "</response>"),
-    samples=(Sample(text="<think>Hm.</think><response>Hi.</response>", reasoning="Hm.", content="Hi."),),
+    samples=(
+        Sample(text="<think>Hm.</think>Hi.", reasoning="Hm.", content="Hi."),
+        Sample(text="<think>Hm.</think><response>Hi.</response>", reasoning="Hm.", content="<response>Hi.</response>"),
+    ),
 )

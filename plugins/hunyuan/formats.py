@@ -37,7 +37,7 @@ HUNYUAN_A13B_REASONING = ReasoningFormat(
 )
 
 
-def _hy(name: str, separator: str) -> ToolFormat:
+def _hy(name: str, separator: str, gap: str) -> ToolFormat:
     return ToolFormat(
         name=name,
         sections=(
@@ -56,8 +56,8 @@ def _hy(name: str, separator: str) -> ToolFormat:
         suffixed=True,
         samples=(
             Sample(
-                text=f"ok<tool_calls><tool_call>f{separator}\n<arg_key>x</arg_key>\n<arg_value>a b</arg_value>\n"
-                f"</tool_call><tool_call>g{separator}</tool_call></tool_calls>\nDone.",
+                text=f"ok<tool_calls><tool_call>f{separator}{gap}<arg_key>x</arg_key>{gap}<arg_value>a b</arg_value>"
+                f"{gap}</tool_call><tool_call>g{separator}</tool_call></tool_calls>\nDone.",
                 content="ok\nDone.",
                 calls=(("f", '{"x": "a b"}'), ("g", "{}")),
             ),
@@ -65,22 +65,29 @@ def _hy(name: str, separator: str) -> ToolFormat:
     )
 
 
-HY_V3 = _hy("hy_v3", "<tool_sep>")
-HY_V4 = _hy("hy_v4", "")
+HY_V3 = _hy("hy_v3", "<tool_sep>", "\n")
+HY_V4 = _hy("hy_v4", "", "")
 
 
-def _hy_thinking(name: str) -> ReasoningFormat:
-    return ReasoningFormat(
-        name=name,
-        open=("<think>",),
-        close=("</think>",),
-        suffixed=True,
-        samples=(
-            Sample(text="<think>Hm.</think>Hi.", reasoning="Hm.", content="Hi."),
-            Sample(text="Hi.", content="Hi."),
-        ),
-    )
-
-
-HY_V3_REASONING = _hy_thinking("hy_v3")
-HY_V4_REASONING = _hy_thinking("hy_v4")
+HY_V3_REASONING = ReasoningFormat(
+    name="hy_v3",
+    open=("<think>",),
+    close=("</think>",),
+    suffixed=True,
+    samples=(
+        Sample(text="<think>Hm.</think>Hi.", reasoning="Hm.", content="Hi."),
+        Sample(text="Hi.", content="Hi."),
+    ),
+)
+HY_V4_REASONING = ReasoningFormat(
+    name="hy_v4",
+    open=("<think>",),
+    close=("</think>",),
+    starts="inside",
+    switches=("reasoning_effort",),
+    suffixed=True,
+    samples=(
+        Sample(text="Hm.</think>Hi.", reasoning="Hm.", content="Hi."),
+        Sample(text="Hi.", content="Hi.", template_kwargs={"reasoning_effort": "no_think"}),
+    ),
+)

@@ -75,10 +75,15 @@ MINIMAX_M3 = ToolFormat(
             open=f"{_NS}<tool_call>",
             close=(f"{_NS}</tool_call>",),
             body=Elements(
-                heads=(f'{_NS}<invoke name="{{name}}">', f"{_NS}<invoke name='{{name}}'>"),
-                parameters=(f'{_NS}<parameter name="{{key}}">', f"{_NS}<parameter name='{{key}}'>"),
-                parameter_close=(f"{_NS}</parameter>",),
+                heads=(
+                    f'{_NS}<invoke name="{{name}}">',
+                    f"{_NS}<invoke name='{{name}}'>",
+                    f"{_NS}<invoke name={{name}}>",
+                ),
+                parameters=(f"{_NS}<{{key}}>",),
+                parameter_close=(f"{_NS}</{{key}}>",),
                 close=(f"{_NS}</invoke>",),
+                nested=_NS,
             ),
         ),
     ),
@@ -86,10 +91,15 @@ MINIMAX_M3 = ToolFormat(
     signature=(_NS, "<tool_call>"),
     samples=(
         Sample(
-            text=f'ok{_NS}<tool_call>\n{_NS}<invoke name="f">\n{_NS}<parameter name="x"><b>a</b>{_NS}</parameter>\n'
+            text=f'ok{_NS}<tool_call>\n{_NS}<invoke name="f">\n{_NS}<x><b>a</b>{_NS}</x>\n{_NS}<n>7{_NS}</n>\n'
             f'{_NS}</invoke>\n{_NS}<invoke name="g">\n{_NS}</invoke>\n{_NS}</tool_call>\nDone.',
             content="ok\nDone.",
-            calls=(("f", '{"x": "<b>a</b>"}'), ("g", "{}")),
+            calls=(("f", '{"x": "<b>a</b>", "n": 7}'), ("g", "{}")),
+        ),
+        Sample(
+            text=f'{_NS}<tool_call>\n{_NS}<invoke name="order">\n{_NS}<to>\n{_NS}<name>Ann{_NS}</name>\n{_NS}<zip>0151'
+            f"{_NS}</zip>\n{_NS}</to>\n{_NS}<item>a{_NS}</item>\n{_NS}</invoke>\n{_NS}</tool_call>",
+            calls=(("order", '{"to": {"name": "Ann", "zip": "0151"}, "item": "a"}'),),
         ),
     ),
 )

@@ -1,11 +1,12 @@
-"""StepFun: steptml invokes between full-width-bar tokens (Step 3), Qwen 3 Coder's elements (Step 3.5)."""
+"""StepFun: steptml invokes between full-width-bar tokens (Step 3), Qwen 3 Coder's elements (Step 3.5 and 5)."""
 
 import msgspec
 
 from app.parsing.format import Elements, ReasoningFormat, Sample, Section, ToolFormat
+from plugins.deepseek.formats import DEEPSEEK_R1
 from plugins.qwen.formats import QWEN3_CODER
 
-__all__ = ("STEP3", "STEP3P5", "STEP3P5_REASONING", "STEP3_REASONING")
+__all__ = ("STEP3", "STEP3P5", "STEP3P5_REASONING", "STEP3_REASONING", "STEP5", "STEP5_REASONING")
 
 _ELEMENTS = Elements(
     heads=('<｜tool_call_begin｜> function <｜tool_sep｜> <steptml:invoke name="{name}">',),
@@ -34,6 +35,7 @@ STEP3 = ToolFormat(
 )
 
 STEP3P5 = msgspec.structs.replace(QWEN3_CODER, name="step3p5", signature=())
+STEP5 = msgspec.structs.replace(QWEN3_CODER, name="step5", signature=())
 
 STEP3_REASONING = ReasoningFormat(
     name="step3",
@@ -45,3 +47,5 @@ STEP3_REASONING = ReasoningFormat(
 
 STEP3P5_REASONING = msgspec.structs.replace(STEP3_REASONING, name="step3p5", switches=())
 """Step 3.5 always thinks."""
+
+STEP5_REASONING = msgspec.structs.replace(DEEPSEEK_R1, name="step5", signature=())
