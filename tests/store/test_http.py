@@ -1,75 +1,24 @@
 """The official openai SDK against a server with a store: sessions, streams, background runs, conversations, tenants."""
 
-import asyncio
 import contextlib
-import os
-import socket
-import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
-import uvicorn
 
-from app.asgi import create_app
-from tests.engines.scripted import Script, ScriptedEngine
-from tests.models import BUILT, model_directory
+from tests.models import BUILT
 
-END = "<|im_end|>"
-THOUGHT = "<think>\nhm\n</think>\n\n"
+from .served import END, THOUGHT, Served, serve
+
+pytestmark = pytest.mark.skipif(not BUILT, reason="no tokenizer data packages (make test installs them)")
 
 
-class Served:
-    """A server in a thread, and a client for each of two tenants."""
-
-    def __init__(self, port: int, service: Any) -> None:
-        self.service = service
-        self.base = f"http://127.0.0.1:{port}/v1"
-        self.a, self.a2, self.b = (
-            openai.OpenAI(base_url=self.base, api_key=key, max_retries=0) for key in ("key-a", "key-a2", "key-b")
-        )
-
-    def says(self, *answers: str, **fields: Any) -> ScriptedEngine:
-        (model,) = self.service.models
-        scripts = [Script(model.tokenizer.encode(answer).ids, per_chunk=1, **fields) for answer in answers]
-        model.engine = ScriptedEngine(*scripts)
-        return model.engine
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    if not BUILT:
-        pytest.skip("no tokenizer data packages (make test installs them)")
-    folder: Path = model_directory("qwen3")
-    settings = {
-        "ISTHMUS_CONFIG": os.devnull,
-        "ISTHMUS_MODELS": f'[{{"name": "m", "source": "{folder}", "tokenizer": "hf"}}]',
-        "ISTHMUS_DATABASE_URL": f"sqlite+aiosqlite:///{tmp_path / 'made-at-start.db'}",
-        "ISTHMUS_API_KEYS": '[{"key": "key-a", "tenant": "a"}, {"key": "key-a2", "tenant": "a"}, {"key": "key-b"}]',
-    }
-    with pytest.MonkeyPatch.context() as patch, socket.socket() as listening:
-        for name, value in settings.items():
-            patch.setenv(name, value)
-        listening.bind(("127.0.0.1", 0))
-        listening.listen(64)
-        app = create_app()
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)
-        thread.start()
-        while not server.started:
-            assert thread.is_alive()
-            time.sleep(0.02)
-        client = Served(listening.getsockname()[1], app.dependencies["service"].dependency())
-        try:
-            yield client
-        finally:
-            for one in (client.a, client.a2, client.b):
-                one.close()
-            server.should_exit = True
-            thread.join(20)
+@pytest.fixture(scope="module")
+def served(store_url: str) -> Iterator[Served]:
+    with serve(store_url) as running:
+        yield running
 
 
 def test_a_session_of_several_turns_with_tools_and_streams(served: Served) -> None:
