@@ -3,11 +3,11 @@
 import argparse
 from pathlib import Path
 
-from bench import derender, engine, render
+from bench import derender, engine, media, render
 from bench.table import Row, ratios, show
 from tests.models import model_directory
 
-MEASURES = {"derender": derender.measure, "render": render.measure, "engine": engine.measure}
+MEASURES = {"derender": derender.measure, "render": render.measure, "engine": engine.measure, "media": media.measure}
 
 
 def main() -> None:

@@ -138,7 +138,7 @@ def _png_exif(data: bytes) -> bytes | None:
 
 def _rgb(image: Image.Image, background: tuple[int, int, int]) -> Image.Image:
     if image.mode == "RGB" and "transparency" not in image.info:
-        return image.copy()
+        return image
     if image.mode.startswith("I") or image.mode == "F":
         image = _eight_bit(image)
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:

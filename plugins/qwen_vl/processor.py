@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
-from PIL import Image
 
 from app.errors import InvalidRequest
 from app.multimodal.processor import (
@@ -20,6 +19,7 @@ from app.multimodal.processor import (
     Tensor,
     refuse_options,
 )
+from app.multimodal.transforms import resize
 from plugins.qwen_vl.resize import fit_image, fit_video
 
 __all__ = ("Qwen2VLProcessor", "Qwen3VLProcessor", "Qwen25VLProcessor")
@@ -116,12 +116,10 @@ class Qwen2VLProcessor:
         """Patches ``[t * h * w, 3 * temporal * patch * patch]`` uint8 and the grid ``[t, h, w]`` int64."""
         geometry, t, h, w = self._grid(modality, pixels.size, options)
         side = geometry.patch
-        frames = [
-            np.asarray(frame.resize((w * side, h * side), Image.Resampling.BICUBIC), dtype=np.uint8)
-            for frame in pixels.frames
-        ]
-        frames += [frames[-1]] * (t * geometry.temporal - len(frames))
-        patches = patchify(np.stack(frames), geometry)
+        frames = [np.asarray(resize(frame, h * side, w * side), dtype=np.uint8) for frame in pixels.frames]
+        if modality == "video":
+            frames += [frames[-1]] * (t * geometry.temporal - len(frames))
+        patches = patchify(np.stack(frames) if len(frames) > 1 else frames[0][None], geometry)
         name, grid_name = (
             ("pixel_values", "image_grid_thw") if modality == "image" else ("pixel_values_videos", "video_grid_thw")
         )
@@ -225,9 +223,11 @@ def patchify(frames: np.ndarray[Any, Any], geometry: Geometry) -> np.ndarray[Any
     h, w, t = height // side, width // side, max(1, n // temporal)
     blocks = frames.reshape(t, n // t, h // merge, merge, side, w // merge, merge, side, channels)
     blocks = blocks.transpose(0, 2, 5, 3, 6, 8, 1, 4, 7)
-    if blocks.shape[6] != temporal:
-        blocks = np.broadcast_to(blocks, (*blocks.shape[:6], temporal, *blocks.shape[7:]))
-    return blocks.reshape(t * h * w, channels * temporal * side * side)
+    out = np.empty((*blocks.shape[:6], temporal, side, side), np.uint8)
+    out[..., : n // t, :, :] = blocks
+    for step in range(n // t, temporal):
+        out[..., step, :, :] = out[..., 0, :, :]
+    return out.reshape(t * h * w, channels * temporal * side * side)
 
 
 def _bfloat16(value: np.ndarray[Any, Any]) -> Tensor:
