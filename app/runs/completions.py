@@ -155,7 +155,8 @@ async def _events(plan: Plan, writer: CompletionWriter) -> AsyncGenerator[tuple[
                 if plan.scored and prompt.tally.prompt_logprobs is None:
                     continue
                 begun[number] = True
-                echo = _echo(plan, prompt)
+                # Reading thousands of logprobs would hold the event loop up.
+                echo = await asyncio.to_thread(_echo, plan, prompt) if plan.scored else _echo(plan, prompt)
                 for choice in range(plan.request.n):
                     writer.precede(prompt.first + choice, echo)
             usage = _usage(plan)

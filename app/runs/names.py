@@ -10,20 +10,21 @@ __all__ = ("CHAT", "COMPLETIONS", "MESSAGES", "RESPONSES", "said_as")
 TOO_LONG = ("input_tokens", "input_text")
 """What a prompt that is too long is refused by, whatever field it came in."""
 
-CHAT = {"logprobs": "top_logprobs", "structured_outputs": "response_format", "token_ids": "messages"}
-COMPLETIONS = {"structured_outputs": "response_format", "token_ids": "prompt"}
-RESPONSES = {
-    "logprobs": "top_logprobs",
-    "max_tokens": "max_output_tokens",
-    "structured_outputs": "text.format",
-    "token_ids": "input",
-}
-MESSAGES = {
-    "stop": "stop_sequences",
-    "structured_outputs": "output_config.format",
-    "thinking_token_budget": "thinking.budget_tokens",
-    "token_ids": "messages",
-}
+
+def _in(field: str, **more: str) -> dict[str, str]:
+    """The names of an API whose input is in ``field``."""
+    return {"token_ids": field, "features": field, "content_parts": field, **more}
+
+
+CHAT = _in("messages", logprobs="top_logprobs", structured_outputs="response_format")
+COMPLETIONS = _in("prompt", structured_outputs="response_format")
+RESPONSES = _in("input", logprobs="top_logprobs", max_tokens="max_output_tokens", structured_outputs="text.format")
+MESSAGES = _in(
+    "messages",
+    stop="stop_sequences",
+    structured_outputs="output_config.format",
+    thinking_token_budget="thinking.budget_tokens",
+)
 
 
 @contextmanager

@@ -98,9 +98,7 @@ def live(models: list[dict[str, Any]] | None, **environ: str) -> Iterator[Live]:
     settings = {"ISTHMUS_CONFIG": os.devnull, "ISTHMUS_DATABASE_URL": "", "ISTHMUS_API_KEYS": f'["{KEY}"]', **environ}
     if models is not None:
         settings["ISTHMUS_MODELS"] = json.dumps(models)
-    with pytest.MonkeyPatch.context() as patch, socket.socket() as listening:
-        for name, value in settings.items():
-            patch.setenv(name, value)
+    with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(128)
         app = create_app()
@@ -112,10 +110,14 @@ def live(models: list[dict[str, Any]] | None, **environ: str) -> Iterator[Live]:
             await server.serve(sockets=[listening])
 
         thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
-        thread.start()
-        while not server.started:
-            assert thread.is_alive()
-            time.sleep(0.02)
+        # The settings are read once, at start-up; other tests must not see them.
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in settings.items():
+                patch.setenv(name, value)
+            thread.start()
+            while not server.started:
+                assert thread.is_alive()
+                time.sleep(0.02)
         found = Live(listening.getsockname()[1], app.dependencies["service"].dependency(), loops[0])
         try:
             yield found

@@ -47,8 +47,9 @@ def essence(message: Any) -> Any:
         (f"{THOUGHT}a STOP b{END}", {"stop_sequences": ["STOP"]}, ["thinking", "text"], "stop_sequence"),
         (f"{THOUGHT}Hello there, everyone{END}", {"max_tokens": 12}, ["thinking", "text"], "max_tokens"),
         (f"Hello{END}", {"thinking": {"type": "disabled"}}, ["text"], "end_turn"),
+        (f"{THOUGHT}{CALL}", {"tools": TOOLS, "max_tokens": 26}, ["thinking", "tool_use"], "max_tokens"),
     ],
-    ids=["text", "calls", "any", "stop", "length", "no-thinking"],
+    ids=["text", "calls", "any", "stop", "length", "no-thinking", "cut-call"],
 )
 def test_the_stream_folds_to_the_whole(
     server: Live, answer: str, fields: dict[str, Any], kinds: list[str], reason: str

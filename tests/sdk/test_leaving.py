@@ -168,6 +168,18 @@ def test_long_silences_get_comments(narrow: Live, path: str) -> None:
     assert "Hello" in text and blocks[-1] in ("data: [DONE]", 'event: message_stop\ndata: {"type":"message_stop"}')
 
 
+@pytest.mark.parametrize("path", APIS)
+def test_a_client_that_leaves_a_silent_stream_stops_it(narrow: Live, path: str) -> None:
+    engine = narrow.says(LONG, delay_s=30)
+    with contextlib.closing(ask(narrow, path, stream=True)) as connection:
+        assert until(lambda: engine.running > 0)
+        heard = b""
+        while heard.count(b": keep-alive") < 3:
+            heard += connection.recv(65536)
+    assert narrow.idle(10)
+    assert engine.aborted
+
+
 def test_the_sdks_read_over_comments(narrow: Live) -> None:
     narrow.says(f"<think>\nhm\n</think>\n\nHello{END}", delay_s=0.1)
     with narrow.anthropic().messages.stream(model="m", messages=MESSAGES, max_tokens=99) as stream:  # type: ignore[arg-type]

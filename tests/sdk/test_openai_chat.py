@@ -62,8 +62,21 @@ def essence(completion: ChatCompletion) -> list[Any]:
         (f"Hello{END}", {"extra_body": {"chat_template_kwargs": {"enable_thinking": False}}}),
         (f"{THOUGHT}a STOP b{END}", {"stop": ["STOP"]}),
         (f"{THOUGHT}Hello there, everyone", {"max_completion_tokens": 12}),
+        (f"{THOUGHT}{CALL}", {"tools": TOOLS, "max_completion_tokens": 26}),
     ],
-    ids=["text", "calls", "required", "after-a-call", "n", "logprobs", "hidden", "no-thinking", "stop", "length"],
+    ids=[
+        "text",
+        "calls",
+        "required",
+        "after-a-call",
+        "n",
+        "logprobs",
+        "hidden",
+        "no-thinking",
+        "stop",
+        "length",
+        "cut-call",
+    ],
 )
 def test_the_stream_folds_to_the_whole(server: Live, answer: str, fields: dict[str, Any]) -> None:
     """Law 2, through HTTP, judged by the SDK."""

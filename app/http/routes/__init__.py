@@ -19,7 +19,7 @@ from app.http.routes import (
 
 __all__ = ("JSON_ROUTES", "ROUTES")
 
-JSON_ROUTES: list[JsonRoute] = [*render.ROUTES, *derender.ROUTES, *tokenize.ROUTES]
+JSON_ROUTES: list[JsonRoute] = [*render.ROUTES, *derender.ROUTES, *tokenize.ROUTES, *messages.JSON_ROUTES]
 _WHOLE: list[Any] = [
     *health.ROUTES,
     *models.ROUTES,

@@ -1,4 +1,4 @@
-"""Anthropic's messages, whole and streamed."""
+"""Anthropic's messages, whole and streamed, and the count of their tokens."""
 
 from typing import Annotated, Any
 
@@ -6,16 +6,18 @@ from litestar import Request, Response, post
 from litestar.datastructures import State
 from litestar.di import NamedDependency
 
-from app.http.codec import StructDTO, json_body
+from app.http.codec import StructDTO, encode, json_body
 from app.http.docs import error_replies
-from app.http.exchange import exchange_of
+from app.http.exchange import Exchange, exchange_of
+from app.http.json_route import JsonRoute
 from app.http.public import answered
 from app.http.service import Service
-from app.protocol.messages import MESSAGES_EXAMPLE, MessagesRequest
+from app.protocol.messages import MESSAGES_EXAMPLE, CountTokensRequest, MessagesRequest
 from app.protocol.messages_reply import MessageReply
-from app.runs.messages import message
+from app.protocol.tokenize import TokenCount
+from app.runs import messages as runs
 
-__all__ = ("ROUTES",)
+__all__ = ("JSON_ROUTES", "ROUTES")
 
 PATH = "/v1/messages"
 
@@ -32,8 +34,25 @@ async def messages(
     """
     exchange = exchange_of(request.scope)
     model = service.model(data.model, exchange)
-    prepared = await message(data, model=model, tenant=exchange.tenant, header_id=exchange.client_id)
+    prepared = await runs.message(data, model=model, tenant=exchange.tenant, header_id=exchange.client_id)
     return await answered(prepared, request, "anthropic", keep_alive_s=service.settings.keep_alive_s)
 
 
+async def count_tokens(service: Service, data: CountTokensRequest, exchange: Exchange) -> bytes:
+    """Prompt tokens of a messages request, which may be more than the model's context."""
+    model = service.model(data.model, exchange)
+    exchange.tokens_in = await runs.count_tokens(data, model=model)
+    return encode(TokenCount(input_tokens=exchange.tokens_in))
+
+
 ROUTES: list[Any] = [messages]
+JSON_ROUTES = [
+    JsonRoute(
+        path=f"{PATH}/count_tokens",
+        run=count_tokens,
+        takes=CountTokensRequest,
+        gives=TokenCount,
+        example={key: value for key, value in MESSAGES_EXAMPLE.items() if key in ("model", "messages", "system")},
+        tag="messages",
+    ),
+]

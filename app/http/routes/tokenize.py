@@ -1,4 +1,4 @@
-"""Text and conversations to ids and back: /tokenize, /detokenize, and /v1/messages/count_tokens."""
+"""Text and conversations to ids and back: /tokenize and /detokenize."""
 
 from app.dialects.tokenize import read
 from app.http.codec import encode
@@ -6,19 +6,16 @@ from app.http.exchange import Exchange
 from app.http.json_route import JsonRoute
 from app.http.service import Service
 from app.http.shell import SCALE_OUT
-from app.protocol.messages import MESSAGES_EXAMPLE, CountTokensRequest
 from app.protocol.tokenize import (
     DETOKENIZE_EXAMPLE,
     TOKENIZE_EXAMPLE,
     DetokenizeReply,
     DetokenizeRequest,
-    TokenCount,
     TokenizeReply,
     TokenizeRequest,
 )
 from app.rendering.tokenization import detokenize as text_of
 from app.rendering.tokenization import token_strings, tokenize_conversation, tokenize_text
-from app.runs import messages as runs
 
 __all__ = ("ROUTES",)
 
@@ -45,13 +42,6 @@ async def detokenize(service: Service, data: DetokenizeRequest, exchange: Exchan
     return encode(DetokenizeReply(prompt=text_of(model.renderer, data.tokens)))
 
 
-async def count_tokens(service: Service, data: CountTokensRequest, exchange: Exchange) -> bytes:
-    """Prompt tokens of an Anthropic messages request."""
-    model = service.model(data.model, exchange)
-    exchange.tokens_in = await runs.count_tokens(data, model=model)
-    return encode(TokenCount(input_tokens=exchange.tokens_in))
-
-
 ROUTES = [
     JsonRoute(
         path="/tokenize",
@@ -70,13 +60,5 @@ ROUTES = [
         example=DETOKENIZE_EXAMPLE,
         tag="tokenize",
         opt=SCALE_OUT,
-    ),
-    JsonRoute(
-        path="/v1/messages/count_tokens",
-        run=count_tokens,
-        takes=CountTokensRequest,
-        gives=TokenCount,
-        example={key: value for key, value in MESSAGES_EXAMPLE.items() if key in ("model", "messages", "system")},
-        tag="messages",
     ),
 ]
