@@ -111,11 +111,15 @@ def _by_schema(
     if request.dialect == "responses":
         # vLLM constrains no Responses request of such a format, and an engine's grammar must be the same for both.
         return request.sampling.structured_outputs
-    return StructuredOutputs(json=calls_schema(tools, *own, most=1 if choice == "named" else None))
+    return StructuredOutputs(json=calls_schema(tools, *own, most=1 if choice == "named" else None, typed=True))
 
 
-def calls_schema(tools: Sequence[Tool], name: str, arguments: str, *, most: int | None = None) -> dict[str, Any]:
+def calls_schema(
+    tools: Sequence[Tool], name: str, arguments: str, *, most: int | None = None, typed: bool = False
+) -> dict[str, Any]:
     """JSON schema of a list of at least one call, to ``most`` calls, of any of the tools.
+
+    ``typed`` says of each call by itself that it is an object, as vLLM does for Mistral's keys only; the list does.
 
     ``$defs`` of the tools' schemas move to the root, where their references look for them.
 
@@ -130,8 +134,8 @@ def calls_schema(tools: Sequence[Tool], name: str, arguments: str, *, most: int 
             if definitions.setdefault(key, definition) != definition:
                 raise InvalidRequest(f"Two tools define `$defs.{key}` in different ways.", param="tools")
         calls.append(
-            {
-                "type": "object",
+            ({"type": "object"} if typed else {})
+            | {
                 "properties": {name: {"type": "string", "enum": [tool.name]}, arguments: parameters},
                 "required": [name, arguments],
             }
