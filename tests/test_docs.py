@@ -11,12 +11,16 @@ import pytest
 from click.testing import CliRunner
 from msgspec import Struct
 
-from app.registry import GROUPS
+from app.parsing.conformance import check_format
+from app.parsing.format import ReasoningFormat, ToolFormat
+from app.registry import GROUPS, Registry
 from app.settings import EngineSettings, MediaSettings, ModelSettings, Settings, load_settings
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+PLUGINS = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+FORMATS_PAGE = (ROOT / "docs" / "formats.md").read_text(encoding="utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 STRUCTS: list[tuple[type[Struct], str]] = [
@@ -63,6 +67,109 @@ def test_every_route_is_documented() -> None:
 
 def test_every_plugin_group_is_documented() -> None:
     assert all(f"`{group}`" in README for group in GROUPS)
+
+
+def struct_fields() -> list[tuple[str, str]]:
+    import app.parsing.format as contract
+
+    found = [(name, getattr(contract, name)) for name in contract.__all__]
+    return [
+        (name, field)
+        for name, value in found
+        if isinstance(value, type) and issubclass(value, Struct)
+        for field in value.__struct_fields__
+    ]
+
+
+@pytest.mark.parametrize(("struct", "field"), struct_fields(), ids=lambda value: value)
+def test_every_field_of_a_format_is_documented(struct: str, field: str) -> None:
+    sections = re.split(r"^#+ ", PLUGINS, flags=re.MULTILINE)
+    named = [part for part in sections if part.startswith(f"`{struct}`")] or [
+        f"`{struct}`" + PLUGINS.split(f"`{struct}`")[-1]
+    ]
+    assert f"`{field}`" in named[0]
+
+
+def plugin_snippets() -> list[str]:
+    return snippets(ROOT / "docs" / "plugins.md", "python")
+
+
+def test_the_formats_of_the_plugin_page_keep_the_laws() -> None:
+    known: dict[str, Any] = {}
+    checked = []
+    for snippet in plugin_snippets():
+        exec(compile(snippet, "docs/plugins.md", "exec"), known)
+    for name, value in known.items():
+        if isinstance(value, (ToolFormat, ReasoningFormat)):
+            check_format(value)
+            checked.append(name)
+    assert checked == ["ACME", "ACME_REASONING", "SHOUTS"]
+    known["test_acme"](check_format)
+
+
+def test_the_other_plugins_of_the_page_meet_their_contracts() -> None:
+    import numpy as np
+    from PIL import Image
+
+    from app.engines.engine import Engine, EngineConfig
+    from app.multimodal.processor import ItemSize, Pixels, ProcessorContext
+
+    known: dict[str, Any] = {}
+    for snippet in plugin_snippets():
+        exec(compile(snippet, "docs/plugins.md", "exec"), known)
+    assert isinstance(known["EchoEngine"](EngineConfig(name="e", kind="echo")), Engine)
+    context = ProcessorContext(config={"image_token_id": 7}, token_id=lambda text: None, encode=lambda text: ())
+    processor = known["AcmeProcessor"](context)
+    size = ItemSize(64, 96)
+    assert processor.expand("image", size, {}).ids == (7,) * 6
+    fields = processor.process("image", Pixels(size, [Image.new("RGB", (64, 96))]), {})
+    assert (
+        fields["pixel_values"].data.array().shape == (96, 64, 3)
+        and np.float32 == fields["pixel_values"].data.array().dtype
+    )
+
+
+def test_every_format_is_listed_with_its_other_names() -> None:
+    """The tables of ``docs/formats.md`` are what is registered; a failure prints what they have to be."""
+    from importlib.metadata import entry_points
+
+    points = [point for point in entry_points(group="isthmus.formats") if point.dist and point.dist.name == "isthmus"]
+    for kind in ("tool", "reasoning"):
+        formats: dict[str, tuple[str, list[str]]] = {}
+        for point in points:
+            if point.name.startswith(f"{kind}."):
+                family = point.value.split(".")[1]
+                formats.setdefault(point.load().name, (family, []))[1].append(point.name.removeprefix(f"{kind}."))
+        rows = []
+        for name, (family, names) in sorted(formats.items()):
+            others = ", ".join(f"`{other}`" for other in sorted(names) if other != name)
+            rows.append(f"| `{name}` | {others} | {family} |")
+        wanted = "\n".join(rows)
+        assert wanted in FORMATS_PAGE, f"{kind} formats:\n{wanted}"
+
+
+VLLM_TOOL = (
+    "apertus beam cohere_command3 cohere_command4 deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v4 deepseek_v41 dots "
+    "ernie45 functiongemma gemma4 gigachat3 glm45 glm47 granite granite-20b-fc granite4 hermes hf hunyuan_a13b hy_v3 "
+    "hy_v4 inkling internlm jamba k2_horizon kimi_k2 kimi_k3 lfm2 ling3 llama3_json llama4_json llama4_pythonic "
+    "longcat mimo minicpm5 minimax_m2 minimax_m3 mistral muse muse_glimmer musespark1x olmo3 openai phi4_mini_json "
+    "plamo3 poolside_v1 pythonic qwen3_coder qwen3_json qwen3_xml seed_oss step3 step3p5 step5 xlam"
+)
+VLLM_REASONING = (
+    "beam cohere_command3 cohere_command4 deepseek_r1 deepseek_v3 deepseek_v4 deepseek_v41 ernie45 gemma4 glm45 glm47 "
+    "granite granite_thinking_parser hf holo2 hunyuan_a13b hy_v3 hy_v4 inkling k2_horizon kimi_k2 kimi_k3 ling3 mimo "
+    "minicpmv minimax_m2 minimax_m2_append_think minimax_m3 mistral muse muse_glimmer musespark1x nemotron_v3 olmo3 "
+    "openai_gptoss plamo3 poolside_v1 qwen3 seed_oss step3 step3p5 step5"
+)
+
+
+@pytest.mark.parametrize(("kind", "names"), [("tool", VLLM_TOOL), ("reasoning", VLLM_REASONING)])
+def test_every_name_of_vllm_is_registered_or_named_as_an_exception(kind: str, names: str) -> None:
+    registered = Registry().names("isthmus.formats")
+    missing = [name for name in names.split() if f"{kind}.{name}" not in registered]
+    assert missing == ["beam", "hf"]
+    exceptions = FORMATS_PAGE[FORMATS_PAGE.index("## What is not there") :]
+    assert all(f"`{name}`" in exceptions for name in missing)
 
 
 def test_every_command_is_documented() -> None:

@@ -73,6 +73,9 @@ HY_V3_REASONING = ReasoningFormat(
     name="hy_v3",
     open=("<think>",),
     close=("</think>",),
+    starts="asked",
+    ended="unless_asked",
+    switches=("reasoning_effort",),
     suffixed=True,
     samples=(
         Sample(text="<think>Hm.</think>Hi.", reasoning="Hm.", content="Hi."),

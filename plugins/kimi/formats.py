@@ -91,8 +91,10 @@ KIMI_K3 = ToolFormat(
 KIMI_K3_REASONING = ReasoningFormat(
     name="kimi_k3",
     open=("<|open|>think<|sep|>",),
-    close=("<|close|>think<|sep|>",),
-    dropped=("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
+    close=("<|close|>think<|sep|>", "<|open|>response<|sep|>"),
+    dropped=("<|close|>response<|sep|>",),
+    starts="inside",
+    ended="closed_or_off",
     special_tokens="keep",
     signature=("<|open|>", "<|close|>", "<|sep|>"),
     samples=(
@@ -101,5 +103,7 @@ KIMI_K3_REASONING = ReasoningFormat(
             reasoning="Hm.",
             content="Hi.",
         ),
+        Sample(text="<|open|>response<|sep|>Hi.<|close|>response<|sep|>", content="Hi."),
+        Sample(text="Hi.", content="Hi.", template_kwargs={"thinking": False}),
     ),
 )

@@ -25,5 +25,8 @@ OLMO3_REASONING = ReasoningFormat(
     open=("<think>",),
     close=("</think>",),
     starts="inside",
-    samples=(Sample(text="<think>Hm.</think>Hi.", reasoning="Hm.", content="Hi."),),
+    samples=(
+        Sample(text="<think>Hm.</think>Hi.", reasoning="Hm.", content="Hi."),
+        Sample(text="Hm.</think>Hi.", reasoning="Hm.", content="Hi."),
+    ),
 )

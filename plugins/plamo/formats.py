@@ -47,6 +47,12 @@ PLAMO3_REASONING = ReasoningFormat(
     name="plamo3",
     open=(_begin("think"),),
     close=(_end("think"),),
+    starts="inside",
+    ended="closed_or_off",
+    switches=("enable_thinking",),
     signature=(_begin("think"),),
-    samples=(Sample(text=f"{_begin('think')}Hm.{_end('think')}Hi.", reasoning="Hm.", content="Hi."),),
+    samples=(
+        Sample(text=f"{_begin('think')}Hm.{_end('think')}Hi.", reasoning="Hm.", content="Hi."),
+        Sample(text="Hi.", content="Hi.", template_kwargs={"enable_thinking": False}),
+    ),
 )
