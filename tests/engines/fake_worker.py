@@ -2,6 +2,8 @@
 
     async with FakeWorker(tokens=[1, 2, 3], fault="die:2") as worker: ... worker.url
 
+``answer`` makes the tokens of each request instead.
+
 Faults: ``die:N`` closes the socket after N events, ``hang:N`` sends nothing more after N events, ``half:N`` closes in
 the middle of event N, ``garbage`` answers what is no HTTP, ``nonsense:N`` sends an event that is no JSON after N good
 ones, ``status:CODE`` answers an error, ``error:CODE:N`` sends an error event after N events, ``early`` ends the stream
@@ -10,6 +12,7 @@ without its end mark.
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 
@@ -18,6 +21,7 @@ class FakeWorker:
         self,
         tokens: list[int] | None = None,
         *,
+        answer: Callable[[dict[str, Any]], list[int]] | None = None,
         fault: str = "",
         kind: str = "vllm",
         delay_s: float = 0.0,
@@ -26,6 +30,8 @@ class FakeWorker:
         api_key: str = "",
     ) -> None:
         self.tokens = tokens if tokens is not None else [10, 11, 12, 13]
+        self._answer_to = answer
+        self._answers: dict[str, list[int]] = {}
         self.fault, _, rest = fault.partition(":")
         self.numbers = [int(part) for part in rest.split(":") if part]
         self.kind = kind
@@ -93,6 +99,8 @@ class FakeWorker:
             return await self._answer(writer, 401, b'{"error":"Unauthorized"}')
         request = json.loads(body)
         self.requests.append(request)
+        if self._answer_to is not None:
+            self._answers[_name(request)] = self._answer_to(request)
         self.running += 1
         run = asyncio.ensure_future(self._generate(request, writer))
         gone = asyncio.ensure_future(reader.read(1))
@@ -120,7 +128,7 @@ class FakeWorker:
         if not request.get("stream"):
             return await self._answer(writer, 200, json.dumps(self._whole(request)).encode())
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-        for number in range(len(self.tokens)):
+        for number in range(len(self._tokens(request))):
             if number >= after and fault in ("die", "hang", "half", "nonsense", "error"):
                 return await self._go_wrong(fault, request, number, writer)
             await self._send(writer, json.dumps(self._event(request, number)).encode())
@@ -157,13 +165,17 @@ class FakeWorker:
         await writer.drain()
         return True
 
+    def _tokens(self, request: dict[str, Any]) -> list[int]:
+        return self._answers.get(_name(request), self.tokens)
+
     def _event(self, request: dict[str, Any], number: int) -> dict[str, Any]:
-        last = number == len(self.tokens) - 1
+        tokens = self._tokens(request)
+        last = number == len(tokens) - 1
         if self.kind == "sglang":
-            ids = self.tokens[number : number + 1] if self.incremental else self.tokens[: number + 1]
+            ids = tokens[number : number + 1] if self.incremental else tokens[: number + 1]
             meta: dict[str, Any] = {
                 "id": request["rid"], "completion_tokens": number + 1, "prompt_tokens": 3, "cached_tokens": 2,
-                "finish_reason": {"type": "stop", "matched": self.tokens[-1]} if last else None,
+                "finish_reason": {"type": "stop", "matched": tokens[-1]} if last else None,
             }  # fmt: skip
             if request.get("return_logprob"):
                 meta["output_token_logprobs"] = [[-0.5 - i, i, None] for i in ids]
@@ -173,17 +185,22 @@ class FakeWorker:
             "request_id": request["request_id"], "usage": None, "output_mode": "tokens",
             "choices": [{
                 "index": 0, "finish_reason": "stop" if last else None, "stop_reason": None,
-                "token_ids": [self.tokens[number]], "routed_experts": None, "sampling_mask": None,
+                "token_ids": [tokens[number]], "routed_experts": None, "sampling_mask": None,
                 "weight_versions": None, "logprobs": None,
             }],
         }  # fmt: skip
 
     def _whole(self, request: dict[str, Any]) -> dict[str, Any]:
-        limit = request["sampling_params"].get("max_tokens") or len(self.tokens)
+        tokens = self._tokens(request)
+        limit = request["sampling_params"].get("max_tokens") or len(tokens)
         return {
             "request_id": request["request_id"], "model": "m", "created": 1, "output_mode": "tokens",
             "usage": {"prompt_tokens": 3, "total_tokens": 4, "completion_tokens": 1},
             "kv_transfer_params": self.transfer.get("kv"), "ec_transfer_params": self.transfer.get("ec"),
             "prompt_logprobs": [None] if request["sampling_params"].get("prompt_logprobs") is not None else None,
-            "choices": [{"index": 0, "finish_reason": "length", "token_ids": self.tokens[:limit]}],
+            "choices": [{"index": 0, "finish_reason": "length", "token_ids": tokens[:limit]}],
         }  # fmt: skip
+
+
+def _name(request: dict[str, Any]) -> str:
+    return str(request.get("request_id") or request.get("rid"))

@@ -23,8 +23,10 @@ ITEM_KEYS = {
     "function_call": {"id", "type", "call_id", "name", "arguments", "status"},
     "reasoning": {"id", "type", "summary"},
 }
-PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
     "AAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 @pytest.fixture(scope="module")
