@@ -1,9 +1,10 @@
 """``data:`` URLs to bytes (RFC 2397, in all the spellings that clients send)."""
 
-import base64
 import binascii
 import re
 from urllib.parse import unquote_to_bytes
+
+import pybase64
 
 from app.errors import BadMedia, InvalidRequest
 
@@ -59,7 +60,7 @@ def decode_base64(text: str, *, max_bytes: int, param: str) -> bytes:
         if _size(text) > max_bytes:
             raise BadMedia(f"This item is larger than {max_bytes} bytes.", param=param)
     try:
-        return _nonempty(base64.b64decode(text, validate=True), param)
+        return _nonempty(pybase64.b64decode(text, validate=True), param)
     except (binascii.Error, ValueError):
         pass
     text = text.translate(_WHITESPACE).replace("-", "+").replace("_", "/")
@@ -67,7 +68,7 @@ def decode_base64(text: str, *, max_bytes: int, param: str) -> bytes:
     if not _BASE64_ALPHABET.fullmatch(text) or len(body) % 4 == 1:
         raise InvalidRequest("The data of this URL is not base64.", param=param)
     try:
-        return _nonempty(base64.b64decode(body + "=" * (-len(body) % 4)), param)
+        return _nonempty(pybase64.b64decode(body + "=" * (-len(body) % 4)), param)
     except (binascii.Error, ValueError):
         raise InvalidRequest("The data of this URL is not base64.", param=param) from None
 

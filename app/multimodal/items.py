@@ -5,7 +5,6 @@ a tensor or an array of values; a tensor is ``[dtype, shape, ext type 3 of its r
 On a JSON wire an item travels as standard base64. This is the layout of vLLM 0.33's ``kwargs_data``.
 """
 
-import base64
 import binascii
 import math
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pybase64
 from msgspec import Struct
 
 from app.errors import InvalidRequest
@@ -170,13 +170,13 @@ def raw_item(value: Any, *, param: str) -> bytes:
 
 def to_base64(item: bytes) -> str:
     """An item's bytes as JSON carries them."""
-    return base64.b64encode(item).decode("ascii")
+    return pybase64.b64encode_as_string(item)
 
 
 def from_base64(text: str, *, param: str = "features") -> bytes:
     """An item's bytes from their JSON form; raises :class:`InvalidRequest` naming ``param``."""
     try:
-        return base64.b64decode(text, validate=True)
+        return pybase64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise InvalidRequest("A multimodal item must be standard base64.", param=param) from None
 

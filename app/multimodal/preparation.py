@@ -107,11 +107,17 @@ class MediaPreparation:
         if not media.url and not media.frames:
             return self._known(media, tensors, options, io)
         source = await self._source(media, options, io)
-        run = asyncio.get_running_loop().run_in_executor
-        digest = await run(self._executor, self._hash, media, source, options, io)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, self._prepared, media, source, tensors, options, io)
+
+    def _prepared(
+        self, media: Media, source: Source, tensors: bool, options: Mapping[str, Any], io: Mapping[str, Any]
+    ) -> PreparedItem:
+        """The item of a source, from the cache where that has it. Runs in a worker thread."""
+        digest = self._hash(media, source, options, io)
         known = self._cache.get((digest, tensors))
         if known is None:
-            known = await run(self._executor, self._process, media, source, digest, tensors, options, io)
+            known = self._process(media, source, digest, tensors, options, io)
             self._cache.put((digest, tensors), known)
         return known
 

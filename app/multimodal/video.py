@@ -4,11 +4,11 @@ A sequence is a data URL of type ``video/jpeg`` (or png, webp) whose base64 fram
 one frame a second, sampled already.
 """
 
-import binascii
 import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pybase64
 from msgspec import Struct
 from PIL import Image
 
@@ -39,7 +39,7 @@ class FrameSequence(Struct, frozen=True):
 
     def content(self, *, background: tuple[int, int, int], max_pixels: int, param: str) -> list[Any]:
         """For the hash: the frames as comma-joined base64, or their pixels where those are smaller; and their times."""
-        text = b",".join(binascii.b2a_base64(frame, newline=False) for frame in self.frames)
+        text = b",".join(pybase64.b64encode(frame) for frame in self.frames)
         size = self.size(max_pixels=max_pixels, param=param)
         leaf = encoded_leaf("video", text)
         if size.frames * size.height * size.width * 3 < len(text):
