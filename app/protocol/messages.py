@@ -87,6 +87,7 @@ class MessagesRequest(CountTokensRequest, frozen=True, kw_only=True):
     kv_transfer_params: dict[str, Any] | None = None
     ec_transfer_params: dict[str, Any] | None = None
     vllm_xargs: dict[str, Any] | None = None
+    mcp_servers: Annotated[Any, Meta(description="Refused, except by render: nothing here calls them.")] = None
 
 
 MESSAGES_EXAMPLE: dict[str, Any] = {

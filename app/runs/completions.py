@@ -103,6 +103,8 @@ def _refuse_unserved(request: CompletionsRequest) -> None:
     """Refuse what changes the reply and is not served; a render, which makes no reply, takes it."""
     if request.best_of is not None and request.best_of != request.n:
         raise Unsupported("`best_of` is not served: every output of `n` is answered.", param="best_of")
+    if request.return_prompt_text:
+        raise Unsupported("`return_prompt_text` is not served: use `echo`.", param="return_prompt_text")
     if request.return_weight_versions:
         raise Unsupported("Versions of weights are not told.", param="return_weight_versions")
 

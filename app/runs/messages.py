@@ -7,6 +7,7 @@ from app.dialects.messages.derender import CALL_DIGITS, CALL_PREFIX
 from app.dialects.messages.read import read, read_for_counting
 from app.dialects.messages.write import MessagesWriter, fold
 from app.dialects.writer import ReplyHead, Usage
+from app.errors import Unsupported
 from app.models import ServedModel
 from app.protocol.generate import GenerateRequest
 from app.protocol.messages import CountTokensRequest, MessagesRequest
@@ -36,6 +37,8 @@ async def message(
         BadMedia: an image could not be had.
     """
     require_engine(model)
+    if request.mcp_servers:
+        raise Unsupported("Nothing here calls MCP servers: call them, and give their tools.", param="mcp_servers")
     given = salted(read(request, model=model, request_id=header_id), tenant)
     with said_as(MESSAGES):
         prompt: GenerateRequest = await model.renderer.render(given)
