@@ -74,6 +74,13 @@ def byte_level() -> SmallTokenizer:
     return _finish(inner)
 
 
+def with_markers(markers: Sequence[str]) -> SmallTokenizer:
+    """:func:`byte_level` with these as added tokens too."""
+    inner = tokenizers.Tokenizer.from_str(byte_level()._inner.to_str())
+    inner.add_tokens([tokenizers.AddedToken(t, special=False, normalized=False) for t in markers])
+    return SmallTokenizer(inner)
+
+
 @cache
 def sentencepiece(strips: bool = True) -> SmallTokenizer:
     """Metaspace with byte fallback, as Llama 2 (strips) and Gemma (keeps) have it."""
