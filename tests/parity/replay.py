@@ -55,8 +55,8 @@ def disagreements(path: Path, model: ServedModel, judge: ModuleType, *, structur
             yield f"{row['id']}: wanted {status}, got {got_status} {str(got)[:200]}"
         elif status == 200:
             why = judge.differences({} if row.get("status_only") else want, got)
-            # A row with a wanted status only was recorded as a refusal: it has no reply, thus no tag, to compare with.
-            told = structural and not row.get("status_only")
+            # What was recorded as a refusal that isn't right has no tag to compare with.
+            told = structural and row["status"] == 200
             if told and judge.structural(want) != judge.structural(got):
                 why.append(f"structural tag: want {judge.structural(want)} got {judge.structural(got)}"[:600])
             if why:
