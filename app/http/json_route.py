@@ -5,6 +5,7 @@ which documents it and answers whatever is not a plain POST to it, and the app a
 straight to the same function, through the same shell, decoder and error envelopes.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Annotated, Any
 
@@ -93,6 +94,7 @@ class Ending:
         if isinstance(body, Body):
             for chunk in body.chunks():
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                await asyncio.sleep(0)  # a client that reads fast would keep the loop here
             body = b""
         await send({"type": "http.response.body", "body": body})
 
