@@ -106,7 +106,7 @@ def _bind_body(section: Section, markers: Markers) -> BodyMachine:
     encode = markers.encode
     close = tuple(encode(literal) for literal in section.close)
     if isinstance(body, JsonCalls):
-        return JsonBody(body, close, section.repeat)
+        return JsonBody(body, close, section.repeat, encode)
     if isinstance(body, NamedJson):
         return NamedJsonBody(body, close, section.repeat, encode)
     if isinstance(body, Elements):
@@ -159,7 +159,9 @@ def tool_literals(tool: ToolFormat) -> Iterator[str]:
         body = section.body
         yield section.open
         yield from section.close
-        if isinstance(body, NamedJson):
+        if isinstance(body, JsonCalls):
+            yield from body.around
+        elif isinstance(body, NamedJson):
             yield from (*body.heads, *body.close)
         elif isinstance(body, Elements):
             yield from (*body.heads, *body.parameters, *body.parameter_close, *body.close)

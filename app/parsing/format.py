@@ -68,6 +68,7 @@ class JsonCalls(Struct, frozen=True, kw_only=True, tag=True):
 
     The first key of ``name`` and of ``arguments`` that an object has counts; the values of ``ids`` become the call's
     native id where they are strings. ``keyed``: the object's only key is the name, its value the arguments.
+    ``around``: literals that may stand before or after an object.
     """
 
     name: tuple[str, ...] = ("name",)
@@ -75,6 +76,7 @@ class JsonCalls(Struct, frozen=True, kw_only=True, tag=True):
     ids: tuple[str, ...] = ()
     separators: str = ",;"
     keyed: bool = False
+    around: tuple[str, ...] = ()
 
 
 class NamedJson(Struct, frozen=True, kw_only=True, tag=True):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 
 from app.parsing.between import skip_gap, skip_space
 from app.parsing.body import CLOSED, FAILED, LEFT, MORE
@@ -28,9 +29,13 @@ class JsonBody:
     name, an id, a type or an index. Arguments that come before the name are held.
     """
 
-    def __init__(self, data: JsonCalls, close: tuple[str, ...], repeat: bool) -> None:
+    def __init__(
+        self, data: JsonCalls, close: tuple[str, ...], repeat: bool, encode: Callable[[str], str] = str
+    ) -> None:
+        around = tuple(encode(literal) for literal in data.around)
         self.settled = BETWEEN
-        self.closes = close
+        self.closes = (*close, *around)
+        self._around = Literals(around)
         self._data = data
         self._close = Literals(close)
         self._repeat = repeat
@@ -101,12 +106,15 @@ class JsonBody:
             if self._close.all:
                 return -1
             return CLOSED
-        end = self._close.match(text, at)
-        if end is None:
-            return MORE
-        if end >= 0:
+        end, tag = self._close.match(text, at), self._around.match(text, at)
+        if end is not None and end >= 0:
             state.cursor = end
             return CLOSED
+        if tag is not None and tag >= 0:
+            state.cursor = tag
+            return -1
+        if end is None or tag is None:
+            return MORE
         if char in self._data.separators and state.done and not state.flags & SEPARATED:
             state.cursor = at + 1
             state.flags |= SEPARATED

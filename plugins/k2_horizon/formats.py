@@ -1,6 +1,6 @@
-"""K2 Horizon: keys, types and values in turn, in tags of its own."""
+"""K2 Horizon: keys, types and values in turn, or JSON, in tags of its own."""
 
-from app.parsing.format import Elements, ReasoningFormat, Sample, Section, ToolFormat
+from app.parsing.format import Elements, JsonCalls, ReasoningFormat, Sample, Section, ToolFormat
 
 __all__ = ("K2_HORIZON", "K2_HORIZON_REASONING")
 
@@ -24,6 +24,11 @@ K2_HORIZON = ToolFormat(
                 certain=False,
             ),
         ),
+        Section(
+            open="<ifm|tool_calls>",
+            close=("</ifm|tool_calls>",),
+            body=JsonCalls(around=("<ifm|tool_call>", "</ifm|tool_call>")),
+        ),
     ),
     signature=("<ifm|tool_calls>", "<ifm|arg_key>"),
     samples=(
@@ -33,6 +38,12 @@ K2_HORIZON = ToolFormat(
             "</ifm|tool_call>\n<ifm|tool_call>g</ifm|tool_call>\n</ifm|tool_calls>",
             content="ok",
             calls=(("f", '{"x": "7", "n": [1]}'), ("g", "{}")),
+        ),
+        Sample(
+            text='ok<ifm|tool_calls>\n<ifm|tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</ifm|tool_call>\n'
+            '<ifm|tool_call>{"name": "g", "arguments": {}}</ifm|tool_call>\n</ifm|tool_calls>Done.',
+            content="okDone.",
+            calls=(("f", '{"x": 1}'), ("g", "{}")),
         ),
     ),
 )

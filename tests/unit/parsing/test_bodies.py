@@ -210,3 +210,27 @@ def test_the_stray_end_of_a_suffixed_vocabulary():
     )
     message = message_of(machine, [[piece] for piece in tokenizer.pieces(text)], {})
     assert (message.reasoning, calls(message), message.content) == ("hm", [("f", '{"x": "a"}')], "")
+
+
+def test_a_doubled_name_is_the_tools_own_where_the_request_has_it():
+    text = 'to=f<|message|><atem:function_calls><atem:invoke name="{}"></atem:invoke></atem:function_calls><|eom|>'
+    tools = ({"name": "f", "parameters": {}}, {"name": "g.g", "parameters": {}})
+    for written, name in (("f.f", "f"), ("f.g", "f.g"), ("g.g", "g.g"), ("h.h", "h.h"), ("f", "f")):
+        assert calls(read(text.format(written), "muse", tools=tools)) == [(name, "{}")]
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "inside"),
+    [
+        ("deepseek_v4", {}, True),
+        ("deepseek_v4", {"reasoning_effort": "none"}, False),
+        ("deepseek_v4", {"thinking": False, "reasoning_effort": "high"}, False),
+        ("hy_v3", {}, False),
+        ("hy_v3", {"reasoning_effort": "high"}, True),
+        ("hy_v3", {"reasoning_effort": "no_think"}, False),
+        ("hy_v4", {"reasoning_effort": "no_think"}, False),
+    ],
+)
+def test_words_switch_thinking_off(name, kwargs, inside):
+    message = read("Hm.", reasoning=name, kwargs=kwargs)
+    assert (message.reasoning, message.content) == (("Hm.", "") if inside else ("", "Hm."))
