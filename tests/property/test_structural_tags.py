@@ -3,13 +3,14 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.parsing.compose import make_parser
 from app.parsing.conformance import message_of
-from app.parsing.format import HarmonyMessages, ToolFormat
+from app.parsing.format import Constraints, HarmonyMessages, ToolFormat
 from app.parsing.sample_tokenizer import SampleTokenizer
 from app.protocol.generate import StructuredOutputs
 from app.registry import Registry
@@ -246,9 +247,13 @@ def test_the_grammar_takes_what_the_model_writes_and_the_parser_reads(
     assert [(name, json.loads(arguments)) for name, arguments in calls(message)] == [("tide", json.loads(ARGUMENTS))]
 
 
-def test_every_format_with_tags_has_an_output_here(formats: dict[str, ToolFormat]) -> None:
-    glm = {"ling3", "poolside_v1"}
-    assert set(OUTPUTS) | glm == set(formats)
+def test_every_way_to_constrain_has_an_output_here(formats: dict[str, ToolFormat]) -> None:
+    def pieces(name: str) -> Constraints | None:
+        found = formats[name].constraints
+        return msgspec.structs.replace(found, always=False) if found is not None else None
+
+    tried = [pieces(name) for name in OUTPUTS]
+    assert [name for name in formats if pieces(name) not in tried] == []
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
