@@ -3,11 +3,17 @@
 import argparse
 from pathlib import Path
 
-from bench import derender, engine, media, render
+from bench import derender, engine, media, render, store
 from bench.table import Row, ratios, show
 from tests.models import model_directory
 
-MEASURES = {"derender": derender.measure, "render": render.measure, "engine": engine.measure, "media": media.measure}
+MEASURES = {
+    "derender": derender.measure,
+    "render": render.measure,
+    "engine": engine.measure,
+    "media": media.measure,
+    "store": store.measure,
+}
 
 
 def main() -> None:

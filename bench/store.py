@@ -1,6 +1,6 @@
 """The store's speed among many stored responses: resolve a 200-turn chain, create, retrieve, sweep.
 
-    python bench/store.py [--responses 20000] [--postgres postgresql+asyncpg://postgres@127.0.0.1:5432/test]
+    python -m bench --only store       (or: python -m bench.store [--responses 20000] [--postgres URL])
 
 The statement that resolves a chain is timed in a database with this chain only and in one with all the responses, on
 SQLite before and after ANALYZE. ``--responses 1000000`` takes about 3 GB under --directory.
@@ -14,11 +14,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import msgspec
 from sqlalchemy import Connection, text
@@ -32,13 +30,18 @@ from app.store.retention import sweep
 from app.store.revision import create_at_head
 from app.store.store import ResponseStore
 from app.store.turn import NewTurn
+from bench.table import Row, show
+
+__all__ = ("measure",)
 
 TURNS = 200
 THREAD = 8
 """Turns of each of the other chains."""
 BATCH = 5000
 
-Row = tuple[Any, ...]
+Values = tuple[Any, ...]
+SWITCH_INTERVAL_S = 0.0005
+"""As a server sets it (``app.http.startup``)."""
 
 
 def rows(response_id: str, words: str) -> tuple[bytes, bytes, bytes]:
@@ -55,7 +58,7 @@ async def run(database: Database, statement: str) -> None:
     await database.write(lambda connection: connection.execute(text(statement)))
 
 
-async def insert(database: Database, threads: list[Row], responses: list[Row], turns: list[Row]) -> None:
+async def insert(database: Database, threads: list[Values], responses: list[Values], turns: list[Values]) -> None:
     """Insert rows by the driver's own bulk path."""
     tables = {
         "threads": ("id, tenant_id, created_at, expires_at", threads),
@@ -84,7 +87,7 @@ async def fill(database: Database, count: int, *, turns_each: int = THREAD, expi
     """Store ``count`` responses in chains, of which the first ``expired`` have expired; returns the last's id."""
     words = "the store keeps every word of it, once, " * 12
     last = ""
-    batch: tuple[list[Row], list[Row], list[Row]] = ([], [], [])
+    batch: tuple[list[Values], list[Values], list[Values]] = ([], [], [])
     at = now_ms() - 86_400_000
     for number in range(0, count, turns_each):
         thread, previous = new_id("thr", at_ms=at + number), None
@@ -115,7 +118,7 @@ async def milliseconds(work: Callable[[], Awaitable[object]], rounds: int) -> tu
     return statistics.median(taken), (time.process_time() - cpu) * 1000 / rounds
 
 
-async def measure(database: Database, head: str, rounds: int = 100) -> tuple[float, str]:
+async def resolved(database: Database, head: str, rounds: int = 100) -> tuple[float, str]:
     """Milliseconds of the statement that walks the chain, and a line that says more."""
     store = ResponseStore(database, "t0")
     place = {"id": head, "tenant": "t0", "now": now_ms()}
@@ -127,10 +130,7 @@ async def measure(database: Database, head: str, rounds: int = 100) -> tuple[flo
     await milliseconds(statement, 10)
     median, cpu = await milliseconds(statement, rounds)
     whole, whole_cpu = await milliseconds(lambda: store.resolve(head), rounds)
-    return (
-        median,
-        f"statement {median:.2f} ms (CPU {cpu:.2f}), with its items decoded {whole:.2f} ms (CPU {whole_cpu:.2f})",
-    )
+    return median, f"{median:.2f} ms (CPU {cpu:.2f}), with its items decoded {whole:.2f} ms (CPU {whole_cpu:.2f})"
 
 
 async def rates(database: Database) -> dict[str, float]:
@@ -157,21 +157,22 @@ async def rates(database: Database) -> dict[str, float]:
         return count / (time.perf_counter() - start)
 
     return {
-        "create/s, 1 client": await many(lambda _: create(), 300, 1),
-        "create/s, 8 clients": await many(lambda _: create(), 600, 8),
-        "retrieve/s, 1 client": await many(lambda number: store.retrieve(made[number % len(made)]), 1000, 1),
-        "retrieve/s, 8 clients": await many(lambda number: store.retrieve(made[number % len(made)]), 2000, 8),
+        "create, 1 client": await many(lambda _: create(), 300, 1),
+        "create, 8 clients": await many(lambda _: create(), 600, 8),
+        "retrieve, 1 client": await many(lambda number: store.retrieve(made[number % len(made)]), 1000, 1),
+        "retrieve, 8 clients": await many(lambda number: store.retrieve(made[number % len(made)]), 2000, 8),
     }
 
 
-async def bench(name: str, open_: Callable[[str], Database], count: int) -> None:
+async def bench(name: str, open_: Callable[[str], Database], count: int) -> AsyncIterator[Row]:
     """All measurements of one kind of database."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     alone, full = open_("alone"), open_("full")
     for database in (alone, full):
         await create_at_head(database)
     head = await fill(alone, TURNS, turns_each=TURNS)
-    base, line = await measure(alone, head)
-    print(f"{name}: {TURNS}-turn chain alone: {line}", flush=True)
+    base, line = await resolved(alone, head)
+    yield Row("isthmus", f"{name}: resolve {TURNS} turns, alone", line)
     start = time.perf_counter()
     expired = count // THREAD // 20
     await fill(full, count // 2, expired=expired)
@@ -179,22 +180,56 @@ async def bench(name: str, open_: Callable[[str], Database], count: int) -> None
     await fill(full, count - count // 2)
     taken = time.perf_counter() - start
     size = await full.size_bytes() / 1e6
-    print(f"{name}: {count:,} responses inserted in {taken:.0f} s ({count / taken:,.0f}/s), {size:,.0f} MB", flush=True)
+    yield Row("isthmus", f"{name}: insert {count:,}", f"{count / taken:,.0f}/s, {size:,.0f} MB")
     for state in ("no statistics", "after ANALYZE"):
         if state == "after ANALYZE":
             await run(full, "ANALYZE")
             await full.close()
             full = open_("full")
-        found, line = await measure(full, head)
-        print(f"{name}: among {count:,}, {state}: {found - base:+.2f} ms; {line}", flush=True)
+        found, line = await resolved(full, head)
+        yield Row("isthmus", f"{name}: the same among {count:,}, {state}", f"{found - base:+.2f} ms: {line}")
     for what, rate in (await rates(full)).items():
-        print(f"{name}: {what}: {rate:,.0f}", flush=True)
+        yield Row("isthmus", f"{name}: {what}", f"{rate:,.0f}/s")
     start = time.perf_counter()
     done = await sweep(full)
     taken = time.perf_counter() - start
-    print(f"{name}: sweep: {done.responses:,} responses in {taken:.2f} s ({done.responses / taken:,.0f}/s)", flush=True)
+    yield Row("isthmus", f"{name}: sweep", f"{done.responses / taken:,.0f} responses/s")
     await alone.close()
     await full.close()
+
+
+async def on_sqlite(count: int, directory: str | None = None) -> AsyncIterator[Row]:
+    """The measurements in files of a temporary directory."""
+    place = Path(tempfile.mkdtemp(prefix="isthmus-bench-", dir=directory))
+    try:
+        async for row in bench("sqlite", lambda name: Database(f"sqlite+aiosqlite:///{place / name}.db"), count):
+            yield row
+    finally:
+        shutil.rmtree(place)
+
+
+async def on_postgres(count: int, url: str) -> AsyncIterator[Row]:
+    """The measurements in schemas of their own."""
+    schema = f"isthmus_bench_{secrets.token_hex(4)}"
+    root = Database(url, pool_size=1)
+    for name in ("alone", "full"):
+        await run(root, f"CREATE SCHEMA {schema}_{name}")
+    try:
+        async for row in bench("postgresql", lambda name: Database(url, schema=f"{schema}_{name}"), count):
+            yield row
+    finally:
+        for name in ("alone", "full"):
+            await run(root, f"DROP SCHEMA {schema}_{name} CASCADE")
+        await root.close()
+
+
+def measure(model: Path | None, peers: Path | None, seconds: float) -> Iterable[Row]:
+    """Rows for ``make bench``: SQLite with 20,000 responses."""
+
+    async def collected() -> list[Row]:
+        return [row async for row in on_sqlite(20_000)]
+
+    return asyncio.run(collected())
 
 
 async def main() -> None:
@@ -208,22 +243,11 @@ async def main() -> None:
     parser.add_argument("--no-sqlite", action="store_true")
     given = parser.parse_args()
     if not given.no_sqlite:
-        directory = Path(tempfile.mkdtemp(prefix="isthmus-bench-", dir=given.directory))
-        try:
-            await bench("sqlite", lambda name: Database(f"sqlite+aiosqlite:///{directory / name}.db"), given.responses)
-        finally:
-            shutil.rmtree(directory)
+        async for row in on_sqlite(given.responses, given.directory):
+            show(row)
     if given.postgres:
-        schema = f"isthmus_bench_{secrets.token_hex(4)}"
-        root = Database(given.postgres, pool_size=1)
-        for name in ("alone", "full"):
-            await run(root, f"CREATE SCHEMA {schema}_{name}")
-        try:
-            await bench("postgresql", lambda name: Database(given.postgres, schema=f"{schema}_{name}"), given.responses)
-        finally:
-            for name in ("alone", "full"):
-                await run(root, f"DROP SCHEMA {schema}_{name} CASCADE")
-            await root.close()
+        async for row in on_postgres(given.responses, given.postgres):
+            show(row)
 
 
 if __name__ == "__main__":

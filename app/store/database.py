@@ -119,4 +119,6 @@ def _translated() -> Iterator[None]:
         code: Any = getattr(error.orig, "sqlstate", None) if isinstance(error, DBAPIError) else None
         if code in LOST_RACES:
             raise Clash("Another transaction was there first.") from error
-        raise StoreFailure("The store cannot be reached, or failed; try again later.") from error
+        raise StoreFailure(
+            "The store cannot be reached, or failed; try again later.", code="store_unavailable"
+        ) from error
