@@ -63,7 +63,7 @@ def served(name: str, partner: str = "", spelled: bool = False) -> Served:
 
 
 def lost(one: Served, text: str, found: dict[str, Any]) -> list[str]:
-    calls = [(name, arguments, None, None) for _, name, arguments in found["calls"].values()]
+    calls = [(name, arguments, call_id, None) for call_id, name, arguments in found["calls"].values()]
     return lost_words(text, Message(found["content"], found["reasoning"], calls), one.syntax)
 
 
