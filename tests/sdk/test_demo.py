@@ -1,7 +1,9 @@
 """The official SDKs over the demo model, which really generates: SmolLM2-135M in the process."""
 
+import asyncio
 import importlib.util
 import json
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +11,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from tests.sdk.live import Live, live
+from tests.sdk.live import KEY, Live, live, until
 
 pytestmark = pytest.mark.slow
 QUESTION = "What is the capital of France?"
@@ -113,3 +115,31 @@ def test_tools_are_refused_by_a_model_that_writes_none(demo: Live) -> None:
 def test_the_models_are_listed(demo: Live) -> None:
     (model,) = demo.openai().models.list()
     assert model.id == "demo" and json.loads(model.to_json())["object"] == "model"
+
+
+def test_a_constraint_that_cannot_be_compiled_is_named_as_it_was_given(demo: Live) -> None:
+    broken: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "nonsense"}}}
+    with pytest.raises(openai.BadRequestError) as refused:
+        demo.openai().chat.completions.create(model="demo", messages=MESSAGES, response_format=broken, max_tokens=9)
+    assert refused.value.param == "response_format"
+    text: Any = {"format": {"type": "json_schema", "name": "x", "schema": {"type": "nonsense"}}}
+    with pytest.raises(openai.BadRequestError) as refused:
+        demo.openai().responses.create(model="demo", input=QUESTION, text=text, max_output_tokens=9)
+    assert refused.value.param == "text.format"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_gives_its_place_back(demo: Live, stream: bool) -> None:
+    def running() -> int:
+        found: int = asyncio.run_coroutine_threadsafe(demo.model("demo").engine.health(), demo.loop).result(20).running
+        return found
+
+    body = {"model": "demo", "prompt": ["Once upon a time"] * 2, "max_tokens": 4000, "ignore_eos": True}
+    with socket.create_connection(("127.0.0.1", demo.port), timeout=60) as connection:
+        data = json.dumps(body | {"stream": stream}).encode()
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n"
+        connection.sendall(
+            f"{head}Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data
+        )
+        assert until(lambda: running() == 2)
+    assert until(lambda: running() == 0)
