@@ -90,6 +90,21 @@ def test_every_field_of_a_format_is_documented(struct: str, field: str) -> None:
     assert f"`{field}`" in named[0]
 
 
+def test_the_coordinator_of_the_page_is_the_example() -> None:
+    """The example itself runs in tests/multimodal/test_coordinator.py."""
+    (snippet,) = snippets(ROOT / "docs" / "multimodal.md", "python")
+    assert snippet.strip() in (ROOT / "examples" / "coordinator.py").read_text(encoding="utf-8")
+
+
+def test_every_media_processor_is_documented() -> None:
+    from importlib.metadata import entry_points
+
+    page = (ROOT / "docs" / "multimodal.md").read_text(encoding="utf-8")
+    for point in entry_points(group="isthmus.processors"):
+        if point.dist is not None and point.dist.name == "isthmus":
+            assert f"`{point.name}`" in page or f'"{point.name}"' in page, point.name
+
+
 def plugin_snippets() -> list[str]:
     return snippets(ROOT / "docs" / "plugins.md", "python")
 

@@ -14,12 +14,12 @@ TOKENS = {
 }
 
 
-def tiny_vision_directory(directory: Path) -> Path:
+def tiny_vision_directory(directory: Path, *, head: int = 16) -> Path:
     source = model_directory("qwen2.5-vl")
     for path in source.iterdir():
         if path.name not in ("config.json", "generation_config.json"):
             shutil.copy(path, directory / path.name)
-    model = tiny_vision_model(vocab_size=151936, **TOKENS)
+    model = tiny_vision_model(vocab_size=151936, head=head, **TOKENS)
     model.config.text_config.eos_token_id = model.generation_config.eos_token_id = 151645
     model.config.text_config.bos_token_id = model.generation_config.bos_token_id = 151643
     model.save_pretrained(directory)
