@@ -5,7 +5,7 @@ from threading import Lock
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
-from msgspec.msgpack import encode
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from app.derendering.call_ids import CallIds

@@ -6,11 +6,14 @@ from app.derendering.stream_state import StreamState
 from app.dialects.model import DialectModel
 from app.errors import InvalidRequest
 from app.protocol.generate import GenerateChoice, GenerateChunk, GenerateChunkChoice, GenerateResponse
+from app.protocol.usage import GenerateUsage
 
-__all__ = ("MAX_CHOICES", "MAX_LOGPROBS", "check_length", "check_prompt", "check_response")
+__all__ = ("MAX_CHOICES", "MAX_COUNT", "MAX_LOGPROBS", "check_length", "check_prompt", "check_response")
 
 MAX_CHOICES = 16384
 """Choices of one answer, and answers of one call."""
+MAX_COUNT = 2**63 - 1
+"""Tokens that a usage may count; larger integers fit into no stream state."""
 MAX_LOGPROBS = 20
 """Alternatives at one position; the sampled token may come on top."""
 
@@ -31,6 +34,7 @@ def check_response(
         raise InvalidRequest(f'`{param}.output_mode` must be "tokens".', param=f"{param}.output_mode")
     if len(response.choices) > MAX_CHOICES:
         raise InvalidRequest(f"`{param}.choices` has more than {MAX_CHOICES} entries.", param=f"{param}.choices")
+    _check_usage(response.usage, f"{param}.usage")
     limit = model.max_model_len
     choices: Sequence[GenerateChoice | GenerateChunkChoice] = response.choices
     for number, choice in enumerate(choices):
@@ -56,7 +60,15 @@ def check_length(
             )
 
 
+def _check_usage(usage: GenerateUsage | None, where: str) -> None:
+    for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
+        if usage is not None and not 0 <= getattr(usage, name) <= MAX_COUNT:
+            raise InvalidRequest(f"`{where}.{name}` must be between 0 and 2**63 - 1.", param=f"{where}.{name}")
+
+
 def _check_choice(choice: GenerateChoice | GenerateChunkChoice, limit: int, where: str) -> None:
+    if not 0 <= choice.index < MAX_CHOICES:
+        raise InvalidRequest(f"`{where}.index` must be between 0 and {MAX_CHOICES - 1}.", param=f"{where}.index")
     if choice.token_ids and len(choice.token_ids) > limit:
         raise InvalidRequest(
             f"`{where}.token_ids` has {len(choice.token_ids)} tokens; this model's context has {limit}.",
@@ -72,7 +84,8 @@ def _check_choice(choice: GenerateChoice | GenerateChunkChoice, limit: int, wher
             f"`{where}.logprobs` has {len(content)} positions; this model's context has {limit} tokens.",
             param=f"{where}.logprobs",
         )
-    if any(isinstance(e, dict) and len(e.get("top_logprobs") or ()) > MAX_LOGPROBS + 1 for e in content):
+    alternatives = [entry.get("top_logprobs") for entry in content if isinstance(entry, dict)]
+    if any(isinstance(top, list) and len(top) > MAX_LOGPROBS + 1 for top in alternatives):
         raise InvalidRequest(
             f"`{where}.logprobs` has more than {MAX_LOGPROBS} alternatives at a position.", param=f"{where}.logprobs"
         )

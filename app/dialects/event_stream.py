@@ -8,7 +8,7 @@ from msgspec import Struct, UnsetType
 from app.derendering.derenderer import Derenderer, Step
 from app.derendering.stream_state import StateSeal, StreamState
 from app.dialects.binding import DerenderModel, has_formats
-from app.dialects.derender_limits import check_length, check_prompt, check_response
+from app.dialects.derender_limits import MAX_COUNT, check_length, check_prompt, check_response
 from app.dialects.recent import Recent
 from app.dialects.steps import advance, chunk_usage, first_id, first_state
 from app.dialects.writer import Usage, Writer
@@ -160,4 +160,4 @@ def _prompt_count(given: int | None, told: int | None, known: int) -> int:
 
 def _cached(details: Mapping[str, Any] | None) -> int | None:
     cached = (details or {}).get("cached_tokens")
-    return cached if isinstance(cached, int) else None
+    return cached if isinstance(cached, int) and 0 <= cached <= MAX_COUNT else None

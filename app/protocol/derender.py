@@ -27,7 +27,7 @@ __all__ = (
 )
 
 TokenId = Annotated[int, Meta(ge=0)]
-Count = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class _Common(Struct, frozen=True, kw_only=True):
