@@ -27,8 +27,11 @@ __all__ = ("PromptWriter", "WrittenPrompt")
 T = TypeVar("T")
 
 SHORT_CHARS = 16_384
-"""Texts up to this length are templated and encoded on the event loop: some milliseconds at worst."""
-SHORT_MESSAGES = 256
+"""Characters that are tokenized on the event loop: some milliseconds at worst."""
+LOOP_CHARS = 262_144
+LOOP_MESSAGES = 256
+"""A conversation of so much is templated on the event loop, which takes a millisecond or two, and so is a text of so
+much looked up in the tokenizer's memory: in a thread the same work would take the interpreter from the loop anyway."""
 LEAST_LONGEST = 4
 """Characters that any vocabulary's longest token has; it is looked for only for a longer text, in a thread."""
 RESERVED = frozenset({"chat_template", "tokenize", "messages", "tools", "return_dict"})
@@ -102,16 +105,14 @@ class PromptWriter:
             asked = options.kwargs.get("chat_template")
         template = self.templates.choose(asked, has_tools=bool(conversation.tools))
         kwargs = self.effective_kwargs(conversation, options, dialect, lambda: template.honours_no_effort)
-        if is_short(conversation.messages):
+        if is_short(conversation.messages, LOOP_CHARS):
             values = self.values(template, conversation, options, kwargs, dialect)
-            text = await self.templated(template, values)
-            if self.is_short_text(text):
-                return WrittenPrompt(self.encoded(text, values, options), kwargs)
-            return WrittenPrompt(await in_thread(LONG_WORK, lambda: self.encoded(text, values, options)), kwargs)
+            text = without_tag(await self.templated(template, values), values)
+            return WrittenPrompt(await self.encode(text, options), kwargs)
 
         def work() -> Encoded:
             values = self.values(template, conversation, options, kwargs, dialect)
-            return self.encoded(self.templated_in_thread(template, values), values, options)
+            return self.encoded(without_tag(self.templated_in_thread(template, values), values), options)
 
         return WrittenPrompt(await in_thread(LONG_WORK if template.inline else STRANGE_TEMPLATES, work), kwargs)
 
@@ -133,7 +134,7 @@ class PromptWriter:
             ids = encoder.encode(conversation, how)
             return Encoded(ids, offsets_of(self.tokenizer, ids) if options.return_token_offsets else None)
 
-        if is_short(conversation.messages):
+        if is_short(conversation.messages, SHORT_CHARS):
             return WrittenPrompt(work(), kwargs)
         return WrittenPrompt(await in_thread(LONG_WORK, work), kwargs)
 
@@ -211,23 +212,33 @@ class PromptWriter:
         except OutOfBudget as error:
             raise InvalidRequest(f"The chat template {error}.", param="chat_template") from error
 
-    def encoded(self, text: str, values: Mapping[str, Any], options: TemplateOptions) -> Encoded:
-        """The text's ids; the continuation's tag and what follows it cut off first."""
-        if TAG in values:
-            text = before_tag(text, values[TAG])
+    async def encode(self, text: str, options: TemplateOptions) -> Encoded:
+        """The text's ids: on the loop where little of it has to be tokenized, else in a thread."""
+        if len(text) <= SHORT_CHARS and self.surely_fits(text):
+            return self.encoded(text, options)
+        if len(text) <= LOOP_CHARS and self.surely_fits(text) and not options.return_token_offsets:
+            found = self.tokenizer.encode_remembered(
+                text, add_special_tokens=options.add_special_tokens, most=SHORT_CHARS
+            )
+            if found is not None:
+                return found
+        return await in_thread(LONG_WORK, lambda: self.encoded(text, options))
+
+    def encoded(self, text: str, options: TemplateOptions) -> Encoded:
+        """The text's ids, if it can fit."""
         if options.truncate_prompt_tokens is None and not options.drop_oldest_items:
             self.check_characters(text)
         return self.tokenizer.encode(
             text, add_special_tokens=options.add_special_tokens, offsets=options.return_token_offsets
         )
 
-    def is_short_text(self, text: str) -> bool:
-        """Whether a text may be checked and encoded on the event loop."""
-        return len(text) <= min(SHORT_CHARS, self.max_model_len * LEAST_LONGEST)
+    def surely_fits(self, text: str) -> bool:
+        """Whether a text is known to fit, without a look at the whole vocabulary."""
+        return len(text) <= self.max_model_len * LEAST_LONGEST
 
     def check_characters(self, text: str) -> None:
         """Refuse a text that cannot fit whatever its tokens are, before it is encoded."""
-        if len(text) <= self.max_model_len * LEAST_LONGEST:
+        if self.surely_fits(text):
             return
         most = self.max_model_len * self.longest_token
         if len(text) > most:
@@ -270,8 +281,11 @@ def tagged(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], st
     return [*messages[:-1], last], tag
 
 
-def before_tag(text: str, tag: str) -> str:
-    """The text up to the tag; white space that the template trimmed from the message goes too."""
+def without_tag(text: str, values: Mapping[str, Any]) -> str:
+    """The text up to the continuation's tag, if it has one; white space that the template trimmed goes too."""
+    tag = values.get(TAG)
+    if tag is None:
+        return text
     at = text.rfind(tag.rstrip())
     if at < 0:
         raise InvalidRequest(
@@ -281,9 +295,9 @@ def before_tag(text: str, tag: str) -> str:
     return text[:at] if text.startswith(tag, at) else text[:at].rstrip()
 
 
-def is_short(messages: Sequence[Message]) -> bool:
-    """Whether a conversation is quick to write."""
-    if len(messages) > SHORT_MESSAGES:
+def is_short(messages: Sequence[Message], most: int) -> bool:
+    """Whether a conversation is quick to write: few messages, and at most ``most`` characters."""
+    if len(messages) > LOOP_MESSAGES:
         return False
     size = 0
     for message in messages:
@@ -296,7 +310,7 @@ def is_short(messages: Sequence[Message]) -> bool:
             size += len(message.reasoning)
         for call in message.tool_calls:
             size += len(call.arguments)
-    return size <= SHORT_CHARS
+    return size <= most
 
 
 async def in_thread(pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:

@@ -12,13 +12,13 @@ from app.rendering.conversation import Conversation, Media
 from app.rendering.encoder import PromptEncoder
 from app.rendering.media import MediaEncoder, MediaPrompt, media_of
 from app.rendering.normalise import tool_dict
-from app.rendering.prompt import LONG_WORK, PromptWriter, WrittenPrompt, in_thread
+from app.rendering.prompt import PromptWriter, WrittenPrompt
 from app.rendering.provenance import NO_SHIELD, Shield
 from app.rendering.request import NamedTool, RenderInput, TemplateOptions
 from app.rendering.sampling import resolve
 from app.rendering.templates import ChatTemplates
 from app.rendering.truncation import droppable, kept_ranges, kept_tokens, shifted, without_oldest
-from app.tokenizing.tokenizer import Encoded, Tokenizer
+from app.tokenizing.tokenizer import Tokenizer
 
 __all__ = ("Renderer",)
 
@@ -101,7 +101,8 @@ class Renderer:
             if request.conversation is not None:
                 kwargs = self.kwargs_of(request.conversation, request)
         elif request.text is not None:
-            encoded = await self.encode_text(request.text, options)
+            # A raw prompt is all the caller's own: control tokens in it are control tokens.
+            encoded = await self.writer.encode(request.text, options)
             ids, offsets = encoded.ids, encoded.offsets
         else:
             assert request.conversation is not None
@@ -182,18 +183,6 @@ class Renderer:
                 raise InvalidRequest(
                     f"'{self.name}' is a text model and takes no {item.modality}.", param=item.param or "messages"
                 )
-
-    async def encode_text(self, text: str, options: TemplateOptions) -> Encoded:
-        """Ids of a raw prompt, which is all the caller's own: control tokens in it are control tokens."""
-
-        def work() -> Encoded:
-            if options.truncate_prompt_tokens is None:
-                self.writer.check_characters(text)
-            return self.tokenizer.encode(
-                text, add_special_tokens=options.add_special_tokens, offsets=options.return_token_offsets
-            )
-
-        return work() if self.writer.is_short_text(text) else await in_thread(LONG_WORK, work)
 
     def checked_ids(self, request: RenderInput) -> list[int]:
         """The caller's ids, if the vocabulary has them all."""

@@ -15,7 +15,7 @@ __all__ = ("detokenize", "token_strings", "tokenize_conversation", "tokenize_tex
 async def tokenize_text(renderer: Renderer, text: str, *, add_special_tokens: bool = True) -> list[int]:
     """Ids of a text, control tokens in it read as such; of any length."""
     options = TemplateOptions(add_special_tokens=add_special_tokens, truncate_prompt_tokens=-1)
-    return (await renderer.encode_text(text, options)).ids
+    return (await renderer.writer.encode(text, options)).ids
 
 
 async def tokenize_conversation(renderer: Renderer, conversation: Conversation, options: TemplateOptions) -> list[int]:

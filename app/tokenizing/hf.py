@@ -120,13 +120,23 @@ class HFTokenizer:
                 return Encoded(self._encode_whole([text], add_special_tokens)[0])
             wrapping = wrapping or ((), ())
         ids = self._encode_pieces(text)
+        assert ids is not None
         return Encoded([*wrapping[0], *ids, *wrapping[1]] if add_special_tokens else ids)
+
+    def encode_remembered(self, text: str, *, add_special_tokens: bool = False, most: int) -> Encoded | None:
+        """See :meth:`app.tokenizing.tokenizer.Tokenizer.encode_remembered`."""
+        wrapping = self._wrapping if add_special_tokens else ((), ())
+        if wrapping is None or not self.in_pieces:
+            return None
+        ids = self._encode_pieces(text, most)
+        return None if ids is None else Encoded([*wrapping[0], *ids, *wrapping[1]] if add_special_tokens else ids)
 
     def _encode_whole(self, texts: list[str], add_special_tokens: bool) -> list[list[int]]:
         encodings = self.whole.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
         return [encoding.ids for encoding in encodings]
 
-    def _encode_pieces(self, text: str) -> list[int]:
+    def _encode_pieces(self, text: str, most: int | None = None) -> list[int] | None:
+        """Ids of a text; None where more than ``most`` characters of it are not remembered."""
         texts, tokens = self._splitter.split(text)
         cache, first_differs = self._cache, self._pieces.first_differs
         known: list[list[int] | None] = [cache.get(piece) if piece else [] for piece in texts]
@@ -134,6 +144,8 @@ class HFTokenizer:
             known[0] = None
         if None in known:
             missing = [piece for piece, ids in zip(texts, known, strict=True) if ids is None]
+            if most is not None and sum(map(len, missing)) > most:
+                return None
             at_start = first_differs and known[0] is None
             found = iter(self._encode_missing(missing, at_start))
             for place, ids in enumerate(known):

@@ -47,6 +47,9 @@ class Tokenizer(Protocol):
     ) -> Encoded:
         """Ids of ``text``. ``controls=False`` reads no protected token in it: it is all ordinary text."""
 
+    def encode_remembered(self, text: str, *, add_special_tokens: bool = False, most: int) -> Encoded | None:
+        """The ids that :meth:`encode` gives; None where over ``most`` characters of the text are not remembered."""
+
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         """Text of ``ids``; ids outside the vocabulary give "", bytes that are no UTF-8 give U+FFFD."""
 

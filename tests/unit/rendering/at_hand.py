@@ -32,6 +32,10 @@ class CharacterTokenizer:
         self.bos_token, self.eos_token, self.eos_token_id = "<s>", "<|im_end|>", 2
         self.threads: set[str] = set()
 
+    def encode_remembered(self, text: str, *, add_special_tokens: bool = False, most: int) -> Encoded | None:
+        """Remembers nothing."""
+        return None
+
     def encode(
         self, text: str, *, add_special_tokens: bool = False, offsets: bool = False, controls: bool = True
     ) -> Encoded:
