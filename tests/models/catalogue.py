@@ -2,9 +2,10 @@
 
 import base64
 import json
+import sys
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import distribution
+from importlib.metadata import PackageNotFoundError, distributions
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,18 @@ O200K = (
 )
 
 
+DATA = Path(sys.prefix) / "data"
+"""Where ``make`` puts the packages: beside the environment, not in it, since other libraries import what they find."""
+
+
 def data(package: str, path: str) -> Path:
-    found = Path(str(distribution(package).locate_file(path)))
-    if not found.is_file():
-        raise FileNotFoundError(found.name)
-    return found
+    for places in ([str(DATA)], sys.path):
+        for one in distributions(name=package, path=places):
+            found = Path(str(one.locate_file(path)))
+            if not found.is_file():
+                raise FileNotFoundError(found.name)
+            return found
+    raise PackageNotFoundError(package)
 
 
 def trl(name: str) -> str:

