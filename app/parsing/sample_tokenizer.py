@@ -45,6 +45,10 @@ class SampleTokenizer:
         """Ids of ``text``; offsets are never given."""
         return Encoded([token_id for token_id, _ in self.pieces(text)] if controls else [ord(char) for char in text])
 
+    def encode_remembered(self, text: str, *, add_special_tokens: bool = False, most: int) -> Encoded | None:
+        """None: it remembers nothing."""
+        return None
+
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         """Text of ``ids``."""
         return "".join(self.id_to_token(token_id) or "" for token_id in ids)
