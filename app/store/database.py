@@ -14,7 +14,6 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
 
 from app.errors import StartupError, StoreFailure
-from app.store.postgres import Postgres
 from app.store.sqlite import Sqlite
 
 __all__ = ("Clash", "Database")
@@ -67,6 +66,9 @@ class Database:
             if self.is_sqlite:
                 self._backend = Sqlite(self.url, readers=pool_size, durable=durable)
             else:
+                # SQLAlchemy's asyncio half is a third of its import time, and SQLite needs none of it.
+                from app.store.postgres import Postgres
+
                 self._backend = Postgres(self.url, schema=schema, pool_size=pool_size)
         except ModuleNotFoundError as error:
             raise StartupError(f"{driver}:// needs a driver: pip install {error.name}.") from error

@@ -1,6 +1,7 @@
 """How long things are kept, and the sweeper that deletes what has expired: one among all replicas, in small batches."""
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
@@ -167,7 +168,8 @@ class Sweeper:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-            await leases.release(self._database, self.LEASE, self._owner)
+            with contextlib.suppress(StoreFailure):  # it runs out by itself
+                await leases.release(self._database, self.LEASE, self._owner)
 
     async def once(self) -> Swept | None:
         """One sweep, or None where another process holds the lease."""
