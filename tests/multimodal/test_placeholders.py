@@ -47,7 +47,7 @@ def test_the_requests_order_may_differ_from_the_prompts_across_modalities():
     assert [out[one.offset] for one in found] == [201, 200]
 
 
-def test_a_sparse_mask_is_derived_again_from_the_ids():
+def test_b82_a_sparse_mask_is_derived_again_from_the_ids():
     sparse = Expansion((200, 9, 200, 200, 9), 0, 5, frozenset({200}))
     placed = place([1, IMAGE, 2], [("image", sparse)], MARKERS)
     out, (placeholder,) = placed.ids, placed.placeholders

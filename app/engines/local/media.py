@@ -145,12 +145,12 @@ def _read(data: bytes) -> Embedding:
     import torch
 
     fields = decode_item(data)
-    values, deep, grid, seconds = (fields[name].data for name in ("values", "deep", "grid", "seconds"))
-    assert all(isinstance(one, Tensor) for one in (values, deep, grid, seconds))
-    t, h, w = (int(n) for n in grid.array())  # type: ignore[union-attr]
-    return Embedding(
-        torch.from_numpy(values.array().copy()),  # type: ignore[union-attr]
-        torch.from_numpy(deep.array().copy()),  # type: ignore[union-attr]
-        (t, h, w),
-        float(seconds.array()),  # type: ignore[union-attr]
-    )
+    t, h, w = (int(n) for n in _array(fields, "grid"))
+    values, deep = (torch.from_numpy(_array(fields, name).copy()) for name in ("values", "deep"))
+    return Embedding(values, deep, (t, h, w), float(_array(fields, "seconds")))
+
+
+def _array(fields: Mapping[str, Field], name: str) -> np.ndarray[Any, Any]:
+    data = fields[name].data
+    assert isinstance(data, Tensor)
+    return data.array()
