@@ -68,7 +68,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     source: str
     """A directory, a hub id, or "demo"."""
     tokenizer: Literal["auto", "hf", "fast"] = "auto"
-    """auto: Hugging Face's at once, fastokens behind it where it agrees."""
+    """auto: Hugging Face's, from a quiet moment on fastokens where it agrees; fast: that from the start."""
     tool_format: str = "auto"
     """A registered format's name, "auto" (recognised from template and vocabulary) or "none"."""
     reasoning_format: str = "auto"

@@ -1,5 +1,6 @@
 """How much a server takes on: requests at once, and bytes of a body."""
 
+import time
 from typing import Any
 
 from app.errors import Overloaded, TooLarge
@@ -17,6 +18,7 @@ class Admission:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.running = 0
+        self.last_left = time.monotonic()
 
     def enter(self) -> None:
         """Take a place; :meth:`leave` gives it back.
@@ -31,6 +33,11 @@ class Admission:
     def leave(self) -> None:
         """Give the place back."""
         self.running -= 1
+        self.last_left = time.monotonic()
+
+    def idle_s(self) -> float:
+        """For how many seconds no request has been in work."""
+        return 0.0 if self.running else time.monotonic() - self.last_left
 
 
 def bounded_receive(scope: Any, receive: Any, limit: int) -> Any:

@@ -61,7 +61,7 @@ async def start(service: Service, gate: Gate, stack: AsyncExitStack) -> None:
     gc.collect()
     gc.freeze()
     service.ready = True
-    service.models.speed_up()
+    service.models.speed_up(gate.admission.idle_s)
     for line in announcement(service):
         log.info(line)
 

@@ -1,6 +1,6 @@
 """One served model, and all of them by name."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +91,14 @@ class Models:
             raise ModelNotFound(name or "", list(self._by_name))
         return model
 
-    def speed_up(self) -> None:
-        """Once the server is ready: load faster tokenizers behind those of models with ``tokenizer = "auto"``."""
+    def speed_up(self, idle_s: Callable[[], float]) -> None:
+        """Once the server is ready: load faster tokenizers behind those of models with ``tokenizer = "auto"``.
+
+        Args:
+            idle_s: for how many seconds the server has had nothing to do.
+        """
         waiting = [(model.name, model.tokenizer) for model in self._models if model.settings.tokenizer == "auto"]
-        self._speed_up = SpeedUp(waiting, cache_directory())
+        self._speed_up = SpeedUp(waiting, cache_directory(), idle_s)
         self._speed_up.start()
 
     async def close(self) -> None:

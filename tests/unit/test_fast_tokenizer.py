@@ -85,9 +85,8 @@ def test_a_library_that_fails_later_is_helped_out(
 def test_in_the_background(
     monkeypatch: pytest.MonkeyPatch, model_dir: Callable[[str], Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(fast, "DELAY_S", 0)
     _patched(monkeypatch, Native(lambda text: []))
-    behind = fast.SpeedUp([("small", load_tokenizer(model_dir(SMALL)))], tmp_path)
+    behind = fast.SpeedUp([("small", load_tokenizer(model_dir(SMALL)))], tmp_path, lambda: fast.IDLE_S)
     with caplog.at_level("INFO"):
         behind.start()
         behind.wait(60)
