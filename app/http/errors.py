@@ -135,6 +135,7 @@ def refusal(error: BaseException) -> Refusal:
         return Refusal(
             error.status_code,
             _http_message(error),
+            next((name for name, _ in _query_faults(error)), None),
             kind="Bad Request" if error.status_code == 400 else None,
             headers={key: value for key, value in (error.headers or {}).items() if key.lower() != "content-type"},
         )
@@ -196,6 +197,8 @@ EXCEPTION_HANDLERS: Any = dict.fromkeys(_REFUSED, _reply)
 def _schema_fault(error: msgspec.ValidationError) -> tuple[str, str | None]:
     """``Expected `int`, got `str` - at `$.messages[0].role``` as a message and ``messages[0].role``."""
     reason, _, path = str(error).partition(" - at `$")
+    if reason == "Number out of range":
+        return "The body holds a number that is larger than any float, about 1.8e308.", None
     param = path.rstrip("`").lstrip(".") or None
     if missing := re.match(r"Object missing required field `(.+?)`", reason):
         param = f"{param}.{missing[1]}" if param else missing[1]
@@ -214,9 +217,15 @@ def _http_message(error: HTTPException) -> str:
         return "This path does not take this method."
     if error.status_code == 413:
         return "The body is larger than this server takes."
+    faults = [f"{name}: {reason[:1].lower()}{reason[1:]}." for name, reason in _query_faults(error)]
+    return " ".join(faults) or error.detail or _phrase(error.status_code)
+
+
+def _query_faults(error: HTTPException) -> list[tuple[str, str]]:
+    """Query parameters that Litestar could not read, and why."""
     details = error.extra if isinstance(error.extra, list) else []
-    faults = [f"{entry.get('key')}: {entry.get('message')}" for entry in details if isinstance(entry, dict)]
-    return "; ".join(faults) or error.detail or _phrase(error.status_code)
+    found = [(entry.get("key"), entry.get("message")) for entry in details if isinstance(entry, dict)]
+    return [(str(name), str(reason).replace("`", "").rstrip(".")) for name, reason in found if name]
 
 
 def _phrase(status: int) -> str:

@@ -1,6 +1,8 @@
 """Every kind of error, on every family of paths, has the envelope of the path's own API, and none is a 500."""
 
+import gzip
 import json
+from codecs import BOM_UTF8 as BOM
 from typing import Any
 
 import pytest
@@ -69,9 +71,30 @@ def test_what_is_no_json_object_is_a_400(client: TestClient[Any], path: str) -> 
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_another_content_type_is_a_415(client: TestClient[Any], path: str) -> None:
+def test_another_content_type_is_a_400(client: TestClient[Any], path: str) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
-        check(client.post(path, content=b"{}", headers={"Content-Type": kind}), 415, PATHS[path])
+        check(client.post(path, content=b"{}", headers={"Content-Type": kind}), 400, PATHS[path])
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_compressed_body_is_refused_as_one(client: TestClient[Any], path: str) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    fault = check(client.post(path, content=gzip.compress(b"{}"), headers=headers), 400, PATHS[path])
+    assert "ompressed" in fault["message"]
+
+
+def test_a_byte_order_mark_is_passed_over(client: TestClient[Any]) -> None:
+    headers = {"Content-Type": "application/json"}
+    plain, marked = (
+        client.post("/tokenize", content=head + b'{"prompt": "Hi"}', headers=headers) for head in (b"", BOM)
+    )
+    assert marked.status_code == 200 and marked.json() == plain.json()
+
+
+def test_a_number_beyond_floats_is_said_to_be_one(client: TestClient[Any]) -> None:
+    body = b'{"prompt": "Hi", "temperature": 1e999}'
+    reply = client.post("/v1/completions/render", content=body, headers={"Content-Type": "application/json"})
+    assert "number" in check(reply, 400, "vllm")["message"]
 
 
 def test_json_with_parameters_is_json(client: TestClient[Any]) -> None:

@@ -148,3 +148,11 @@ def test_keys_errors_and_renders(served: Served) -> None:
     with contextlib.suppress(openai.BadRequestError):
         served.a.responses.create(model="m", input="x", previous_response_id="resp_\x00")
         raise AssertionError("found")
+
+
+@pytest.mark.parametrize("name", ["limit", "order"])
+def test_a_query_parameter_that_cannot_be_read_is_named(served: Served, name: str) -> None:
+    talk = served.a.conversations.create()
+    with pytest.raises(openai.BadRequestError) as refused:
+        served.a.get(f"/conversations/{talk.id}/items?{name}=x", cast_to=object)
+    assert refused.value.param == name and name in refused.value.message
