@@ -31,11 +31,13 @@ def serving(folder: Path, environ: dict[str, str]) -> Iterator[TestClient[Any]]:
         "ISTHMUS_DATABASE_URL": "",
         **environ,
     }
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in settings.items():
-            patch.setenv(name, value)
-        with TestClient(create_app(), raise_server_exceptions=False) as client:
-            yield client
+    with ExitStack() as stack:
+        # The settings are read once, at start-up; other tests must not see them.
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in settings.items():
+                patch.setenv(name, value)
+            client = stack.enter_context(TestClient(create_app(), raise_server_exceptions=False))
+        yield client
 
 
 @pytest.fixture

@@ -113,18 +113,20 @@ def serve(database_url: str, **environ: str) -> Iterator[Served]:
         "ISTHMUS_STATE_KEY": "of the tests",
         **environ,
     }
-    with pytest.MonkeyPatch.context() as patch, socket.socket() as listening:
-        for name, value in settings.items():
-            patch.setenv(name, value)
+    with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(64)
         app = create_app()
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True)
-        thread.start()
-        while not server.started:
-            assert thread.is_alive()
-            time.sleep(0.02)
+        # The settings are read once, at start-up; other tests must not see them.
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in settings.items():
+                patch.setenv(name, value)
+            thread.start()
+            while not server.started:
+                assert thread.is_alive()
+                time.sleep(0.02)
         client = Served(listening.getsockname()[1], app.dependencies["service"].dependency())
         try:
             yield client
