@@ -50,6 +50,7 @@ def serve(
         log_config={**LOGGING_CONFIG, "loggers": {**LOGGING_CONFIG["loggers"], "isthmus": OUR_LOG}},
         log_level="debug" if debug else "info",
         access_log=access_log,
+        proxy_headers=access_log,  # the client's address is looked at nowhere else
         ssl_certfile=ssl_certfile,
         ssl_keyfile=ssl_keyfile,
         timeout_graceful_shutdown=grace,
