@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import random
+import threading
 from typing import Any
 
 import pytest
@@ -238,6 +239,21 @@ async def test_structured_outputs(wanted: dict[str, Any], holds: Any) -> None:
     for out in outputs.values():
         assert out.finish_reason == "stop" and out.token_ids[-1] == 256
         assert holds(bytes(out.token_ids[:-1]).decode())
+
+
+async def test_constraints_that_take_long_to_compile_hold_nothing_else() -> None:
+    let_go = threading.Event()
+    async with tiny_engine() as engine:
+        engine._constraints.compile = lambda wanted: let_go.wait(20)
+        constrained = request(sampling={"max_tokens": 2, "structured_outputs": {"regex": "a"}})
+        slow = [asyncio.ensure_future(engine._constraint(constrained, engine._plan(constrained))) for _ in range(64)]
+        try:
+            await asyncio.sleep(0.05)
+            await asyncio.wait_for(asyncio.to_thread(int), 10)
+            assert await collect(engine, request(sampling=GREEDY))
+        finally:
+            let_go.set()
+            await asyncio.gather(*slow)
 
 
 async def test_a_constraint_waits_for_the_end_of_reasoning() -> None:

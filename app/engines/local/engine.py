@@ -83,6 +83,7 @@ class LocalEngine:
         self._waiting = 0
         self._media: MediaReader | None = None
         self._media_thread: ThreadPoolExecutor | None = None
+        self._compiling: ThreadPoolExecutor | None = None
         self._modalities: frozenset[str] = frozenset()
         self._vocab_size = config.vocab_size
         self._max_model_len = config.max_model_len
@@ -116,6 +117,8 @@ class LocalEngine:
         self._eos = self._eos or loaded.eos_token_ids
         if self._config.tokenizer is not None:
             self._constraints = Constraints(self._config.tokenizer, self._vocab_size, self._eos)
+            # A schema can take minutes to compile, and must not hold the threads that everything else uses.
+            self._compiling = ThreadPoolExecutor(2, "isthmus-grammar")
         budget = max(kv_tokens(loaded, probe(loaded), options.kv_cache_bytes), self._max_model_len)
         scheduler = Scheduler(
             max_num_seqs=options.max_num_seqs,
@@ -147,8 +150,9 @@ class LocalEngine:
 
     async def stop(self) -> None:
         """Abort what runs and end the thread. Idempotent."""
-        if self._media_thread is not None:
-            self._media_thread.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._media_thread, self._compiling):
+            if threads is not None:
+                threads.shutdown(wait=False, cancel_futures=True)
         runner, self._runner = self._runner, None
         if runner is None:
             return
@@ -186,7 +190,8 @@ class LocalEngine:
     async def _constraint(self, request: GenerateRequest, plan: Plan) -> Any:
         if plan.structured_outputs is None or self._constraints is None:
             return None
-        return await asyncio.to_thread(self._constraints.compile, plan.structured_outputs)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._compiling, self._constraints.compile, plan.structured_outputs)
 
     async def generate(self, request: GenerateRequest) -> AsyncIterator[TokenChunk]:
         """Yield chunks of all outputs as the steps bring them."""
