@@ -62,8 +62,9 @@ def edit(row: Any, sequence: Sequence) -> None:
     if len(output) < plan.min_tokens:
         for token in sequence.ends:
             row[token] = -torch.inf
-    for token, bias in plan.logit_bias.items():
-        row[token] += bias
+    if plan.logit_bias:  # at once: a bias may name the whole vocabulary
+        tokens = torch.tensor(list(plan.logit_bias), device=row.device, dtype=torch.long)
+        row[tokens] += torch.tensor(list(plan.logit_bias.values()), device=row.device, dtype=row.dtype)
     if plan.repetition_penalty != 1.0:
         seen = sequence.seen(row)
         row.copy_(
