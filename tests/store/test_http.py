@@ -156,3 +156,25 @@ def test_a_query_parameter_that_cannot_be_read_is_named(served: Served, name: st
     with pytest.raises(openai.BadRequestError) as refused:
         served.a.get(f"/conversations/{talk.id}/items?{name}=x", cast_to=object)
     assert refused.value.param == name and name in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("item", "param"),
+    [
+        ({}, "items[1].type"),
+        ({"type": "nothing"}, "items[1].type"),
+        ({"type": "message"}, "items[1].role"),
+        ({"role": "user", "content": 5}, "items[1].content"),
+    ],
+)
+def test_an_item_that_no_turn_could_read_enters_no_conversation(served: Served, item: Any, param: str) -> None:
+    good: Any = {"role": "user", "content": "hi"}
+    talk = served.a.conversations.create(items=[good])
+    for add in (
+        lambda: served.a.conversations.items.create(talk.id, items=[good, item]),
+        lambda: served.a.conversations.create(items=[good, item]),
+    ):
+        with pytest.raises(openai.BadRequestError) as refused:
+            add()
+        assert refused.value.param == param
+    assert served.a.responses.input_tokens.count(model="m", input="x", conversation=talk.id).input_tokens

@@ -9,6 +9,8 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
 
 from app.dialects.responses.included import shown_item
+from app.dialects.responses.items import read_items
+from app.errors import InvalidRequest, Unsupported
 from app.http.codec import StructDTO, encode, json_body, reply
 from app.http.docs import error_replies
 from app.http.exchange import exchange_of
@@ -162,6 +164,15 @@ def _store(request: Request[Any, Any, Scope], service: Service) -> "Conversation
 
 
 def _raw(items: list[dict[str, Any]]) -> list[msgspec.Raw]:
+    """Items as they are stored; one that no turn could be read with is refused, or the conversation would be lost."""
+    for place, item in enumerate(items):
+        try:
+            read_items([item])
+        except Unsupported:
+            continue  # what it refers to may be served when a turn reads it
+        except InvalidRequest as error:
+            param = (error.param or "input[0]").replace("input[0]", f"items[{place}]", 1)
+            raise InvalidRequest(error.message, param=param) from error
     return [msgspec.Raw(encode(item)) for item in items]
 
 
