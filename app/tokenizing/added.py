@@ -6,6 +6,7 @@ normalizer. ``lstrip`` and ``rstrip`` take white space into the token, ``single_
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable
 
 from app.tokenizing.literals import alternation
@@ -20,8 +21,7 @@ Span = tuple[int, int, int | None]
 _SPACE = "[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 _SPACE_AFTER = re.compile(f"{_SPACE}*")
 _SPACE_BEFORE = re.compile(f"{_SPACE}+\\Z")
-_WORD_BEFORE = re.compile(r"\w\Z")
-_WORD_AFTER = re.compile(r"\w")
+_ENCLOSED_LETTERS = re.compile("[\u24b6-\u24e9\U0001f130-\U0001f149\U0001f150-\U0001f169\U0001f170-\U0001f189]")
 
 
 def splits_at_once(tokens: Iterable[AddedToken], *, normalizing: bool) -> bool:
@@ -39,15 +39,35 @@ def splits_at_once(tokens: Iterable[AddedToken], *, normalizing: bool) -> bool:
         (normalized if token.normalized else literal).add(token.content)
     if not normalized or not (literal or normalizing):
         return True
-    return not (normalizing or looks_around or _overlap(literal, normalized) or _overlap(normalized, literal))
+    return not (normalizing or looks_around or _hides(normalized, literal))
 
 
-def _overlap(first: set[str], second: set[str]) -> bool:
-    """Whether one of ``first`` can end in, or lie within, an occurrence of one of ``second``."""
-    beginnings = {content[:length] for content in second for length in range(1, len(content) + 1)}
-    ends = (content[start:] for content in first for start in range(len(content)))
-    whole = "\0".join(second)
-    return any(end in beginnings for end in ends) or any(content in whole for content in first)
+def _hides(normalized: set[str], literal: set[str]) -> bool:
+    """Whether a literal token can begin within an occurrence of a normalized one.
+
+    The reference finds literal tokens first, in the whole text; one pass from the left would read the normalized one
+    and miss it. Where a literal token comes first, both read that, whatever it hides.
+    """
+    beginnings = {content[:length] for content in literal for length in range(1, len(content) + 1)}
+    ends = (content[start:] for content in normalized for start in range(1, len(content)))
+    whole = "\0".join(normalized)
+    return any(end in beginnings for end in ends) or any(content in whole for content in literal)
+
+
+def _in_word(character: str) -> bool:
+    """Whether a character (or none) is one of Rust's ``\\w``: letters, marks, decimal digits, connectors, joiners.
+
+    Python's own ``\\w`` has no marks, and has numbers that are no digits (UTS #18, annex C).
+    """
+    if not character:
+        return False
+    category = unicodedata.category(character)
+    return (
+        category[0] in "LM"
+        or category in ("Nd", "Nl", "Pc")
+        or character in "\u200c\u200d"
+        or _ENCLOSED_LETTERS.match(character) is not None
+    )
 
 
 class AddedTokenSplitter:
@@ -76,7 +96,7 @@ class AddedTokenSplitter:
         done = 0
         for match in self._pattern.finditer(text):
             token, (start, end) = self._tokens[match[0]], match.span()
-            if token.single_word and (_WORD_BEFORE.search(text, 0, start) or _WORD_AFTER.match(text, end)):
+            if token.single_word and (_in_word(text[start - 1 : start]) or _in_word(text[end : end + 1])):
                 continue
             if token.lstrip and (space := _SPACE_BEFORE.search(text, done, start)):
                 start = space.start()

@@ -113,7 +113,7 @@ FLAGS = st.fixed_dictionaries(
     {name: st.booleans() for name in ("lstrip", "rstrip", "single_word", "normalized", "special")}
 )
 CONTENTS = ["<a>", "<a><b>", "word", "><", "Ünit"]
-OTHERS = [" ", "  ", "\n", "x", "é", "U\u0308nit", "\u0338", "<", "\x1c"]
+OTHERS = [" ", "  ", "\n", "x", "é", "U\u0308nit", "\u0338", "<", "\x1c", "²", "ⅷ", "‿", "\u200d", "Ⓐ", "०"]
 NORMALIZERS = [None, {"type": "NFC"}, {"type": "Lowercase"}, {"type": "Sequence", "normalizers": []}]
 
 
