@@ -52,9 +52,9 @@ def json_body(example: dict[str, Any]) -> Any:
 
 
 class UnsupportedMediaType(HTTPException):
-    """The body is no JSON by its own account, or a compressed one: a 400 as in vLLM, not a 415."""
+    """The body is no JSON by its own account, or a compressed one."""
 
-    status_code = 400
+    status_code = 415
     detail = "Only application/json is taken."
 
 

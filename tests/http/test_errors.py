@@ -71,15 +71,15 @@ def test_what_is_no_json_object_is_a_400(client: TestClient[Any], path: str) -> 
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_another_content_type_is_a_400(client: TestClient[Any], path: str) -> None:
+def test_another_content_type_is_a_415(client: TestClient[Any], path: str) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
-        check(client.post(path, content=b"{}", headers={"Content-Type": kind}), 400, PATHS[path])
+        check(client.post(path, content=b"{}", headers={"Content-Type": kind}), 415, PATHS[path])
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_compressed_body_is_refused_as_one(client: TestClient[Any], path: str) -> None:
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
-    fault = check(client.post(path, content=gzip.compress(b"{}"), headers=headers), 400, PATHS[path])
+    fault = check(client.post(path, content=gzip.compress(b"{}"), headers=headers), 415, PATHS[path])
     assert "ompressed" in fault["message"]
 
 
