@@ -47,7 +47,7 @@ class Registry:
         claims: dict[tuple[str, str], list[EntryPoint]] = {}
         for point in points:
             rivals = claims.setdefault((point.group, point.name), [])
-            if not any(_owner(rival) == _owner(point) and rival.value == point.value for rival in rivals):
+            if not any(rival.value == point.value and _owner(rival) == _owner(point) for rival in rivals):
                 rivals.append(point)
         for (group, name), rivals in claims.items():
             self._points[group, name] = self._winner(group, name, rivals, wanted.pop(f"{group}:{name}", None))
@@ -57,7 +57,9 @@ class Registry:
             )
 
     def _winner(self, group: str, name: str, rivals: list[EntryPoint], choice: str | None) -> EntryPoint:
-        owners = [_owner(rival)[0] for rival in rivals]
+        if choice is None and len(rivals) == 1:
+            return rivals[0]
+        owners = [_owner(rival)[0] for rival in rivals]  # read from each distribution's metadata file
         if choice is not None:
             if choice not in owners:
                 brought = " and ".join(owners)
@@ -66,14 +68,12 @@ class Registry:
                     param="plugin_overrides",
                 )
             winner = rivals[owners.index(choice)]
-        elif len(rivals) > 1:
+        else:
             raise StartupError(
                 f"{group}: the name {name!r} is brought by {' and by '.join(owners)}; uninstall one, or set "
                 f'plugin_overrides = {{"{group}:{name}" = "{owners[0]}"}}',
                 param="plugin_overrides",
             )
-        else:
-            winner = rivals[0]
         self._overridden += [rival for rival in rivals if rival is not winner]
         return winner
 
