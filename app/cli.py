@@ -5,9 +5,7 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,8 +18,31 @@ from app.settings import Settings, load_settings
 
 __all__ = ("Commands",)
 
-ROOMS = ("app.store.cli",)
-"""Modules that bring commands of their own: each has ``register(cli: click.Group) -> None``, imported only here."""
+ROOMS = {
+    "database": ("app.store.cli", "Bring the store's database to a revision, and say where it is."),
+    "store": ("app.store.cli", "Look into the store, and keep it in order."),
+}
+"""Groups of commands that live elsewhere: the module, which has the group under its name, and a line of help."""
+
+
+class Room(click.Group):
+    """A group whose module is imported when one of its commands is asked for: ``litestar run`` needs none of it."""
+
+    def __init__(self, name: str, module: str, help: str) -> None:
+        super().__init__(name, help=help)
+        self._module = module
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands of the group."""
+        return self._group().list_commands(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """One of them."""
+        return self._group().get_command(ctx, cmd_name)
+
+    def _group(self) -> click.Group:
+        group: click.Group = getattr(import_module(self._module), str(self.name))
+        return group
 
 
 class Commands(CLIPlugin):
@@ -32,10 +53,8 @@ class Commands(CLIPlugin):
         cli.add_command(run)
         cli.add_command(models)
         cli.add_command(plugins)
-        for room in ROOMS:
-            if find_spec(room) is not None:
-                register: Callable[[click.Group], None] = import_module(room).register
-                register(cli)
+        for name, (module, line) in ROOMS.items():
+            cli.add_command(Room(name, module, line))
 
 
 @click.command("run")

@@ -135,3 +135,9 @@ def test_the_app_package_is_light() -> None:
     code = "import sys, app.parsing.format; print('litestar' in sys.modules, 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert done.stdout.split() == ["False", "False"], done.stderr
+
+
+def test_commands_import_what_they_need_when_they_run() -> None:
+    code = "import sys, click, app.cli; app.cli.Commands().on_cli_init(click.Group()); print('sqlalchemy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.stdout.split() == ["False"], done.stderr

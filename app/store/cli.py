@@ -14,13 +14,7 @@ from app.errors import IsthmusError, StartupError
 from app.settings import Settings, load_settings
 from app.store.database import Database
 
-__all__ = ("database", "register", "store")
-
-
-def register(cli: click.Group) -> None:
-    """Add both groups to Litestar's commands."""
-    cli.add_command(database)
-    cli.add_command(store)
+__all__ = ("database", "store")
 
 
 @click.group("database")

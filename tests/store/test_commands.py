@@ -10,7 +10,7 @@ import msgspec
 from click.testing import CliRunner
 from sqlalchemy import text
 
-from app.store.cli import register
+from app.cli import Commands
 from app.store.database import Database
 from app.store.revision import create_at_head
 from app.store.store import ResponseStore
@@ -34,7 +34,7 @@ def on(url: str, work: Callable[[Database], Awaitable[object]]) -> object:
 def command(url: str, *words: str, code: int = 0) -> str:
     """What a command says, run in this process (each of its own takes seconds)."""
     cli = click.Group("litestar")
-    register(cli)
+    Commands().on_cli_init(cli)
     done = CliRunner().invoke(cli, words, env={"ISTHMUS_DATABASE_URL": url, "ISTHMUS_CONFIG": os.devnull})
     assert done.exit_code == code, done.output
     return done.output
