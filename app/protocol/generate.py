@@ -65,36 +65,36 @@ class SamplingParams(Struct, kw_only=True):
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     temperature: float = 1.0
-    watermarking: bool | None | UnsetType = UNSET
+    watermarking: bool | UnsetType | None = UNSET
     top_p: float = 1.0
     top_k: int | UnsetType = UNSET
     min_p: float = 0.0
-    seed: int | None | UnsetType = UNSET
+    seed: int | UnsetType | None = UNSET
     stop: list[str] = []
     stop_token_ids: list[int] = []
     ignore_eos: bool | UnsetType = UNSET
-    max_tokens: int | None | UnsetType = UNSET
+    max_tokens: int | UnsetType | None = UNSET
     min_tokens: int | UnsetType = UNSET
-    logprobs: int | None | UnsetType = UNSET
-    prompt_logprobs: int | None | UnsetType = UNSET
-    logprob_token_ids: list[int] | None | UnsetType = UNSET
+    logprobs: int | UnsetType | None = UNSET
+    prompt_logprobs: int | UnsetType | None = UNSET
+    logprob_token_ids: list[int] | UnsetType | None = UNSET
     flat_logprobs: bool | UnsetType = UNSET
     detokenize: bool | UnsetType = UNSET
     skip_special_tokens: bool | UnsetType = UNSET
     spaces_between_special_tokens: bool | UnsetType = UNSET
     include_stop_str_in_output: bool | UnsetType = UNSET
     output_kind: int | UnsetType = UNSET
-    stream_interval: int | None | UnsetType = UNSET
+    stream_interval: int | UnsetType | None = UNSET
     skip_clone: bool | UnsetType = UNSET
     output_text_buffer_length: int | UnsetType = UNSET
-    structured_outputs: StructuredOutputs | None | UnsetType = UNSET
-    logit_bias: dict[str, float] | None | UnsetType = UNSET
-    allowed_token_ids: list[int] | None | UnsetType = UNSET
-    extra_args: dict[str, Any] | None | UnsetType = UNSET
+    structured_outputs: StructuredOutputs | UnsetType | None = UNSET
+    logit_bias: dict[str, float] | UnsetType | None = UNSET
+    allowed_token_ids: list[int] | UnsetType | None = UNSET
+    extra_args: dict[str, Any] | UnsetType | None = UNSET
     bad_words: list[str] = []
     skip_reading_prefix_cache: bool | UnsetType = UNSET
-    thinking_token_budget: int | None | UnsetType = UNSET
-    repetition_detection: RepetitionDetection | None | UnsetType = UNSET
+    thinking_token_budget: int | UnsetType | None = UNSET
+    repetition_detection: RepetitionDetection | UnsetType | None = UNSET
     routed_experts_prompt_start: int | UnsetType = UNSET
 
 
@@ -108,8 +108,8 @@ class Placeholder(Struct, frozen=True):
 class Features(Struct, kw_only=True):
     """Media of a prompt, per modality; every list has the same item order.
 
-    ``kwargs_data`` and ``mm_metadata`` hold msgpack items (``app.multimodal.items``): base64 text in JSON, raw bytes in a
-    msgpack body. A null item is one that the engine is expected to have cached under its hash.
+    ``kwargs_data`` and ``mm_metadata`` hold msgpack items (``app.multimodal.items``): base64 text in JSON, raw bytes in
+    a msgpack body. A null item is one that the engine is expected to have cached under its hash.
     """
 
     mm_hashes: dict[str, list[str]]
@@ -232,9 +232,9 @@ class GenerateChunk(Struct, kw_only=True):
     usage: GenerateUsage | None = None
     output_mode: str = "tokens"
     choices: list[GenerateChunkChoice]
-    prompt_token_ids: list[int] | None | UnsetType = UNSET
-    mm_placeholders: dict[str, list[Placeholder]] | None | UnsetType = UNSET
-    metrics: dict[str, Any] | None | UnsetType = UNSET
-    prompt_logprobs: list[dict[str, Any] | None] | None | UnsetType = UNSET
-    kv_transfer_params: dict[str, Any] | None | UnsetType = UNSET
-    ec_transfer_params: dict[str, Any] | None | UnsetType = UNSET
+    prompt_token_ids: list[int] | UnsetType | None = UNSET
+    mm_placeholders: dict[str, list[Placeholder]] | UnsetType | None = UNSET
+    metrics: dict[str, Any] | UnsetType | None = UNSET
+    prompt_logprobs: list[dict[str, Any] | None] | UnsetType | None = UNSET
+    kv_transfer_params: dict[str, Any] | UnsetType | None = UNSET
+    ec_transfer_params: dict[str, Any] | UnsetType | None = UNSET

@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from plugins.glm.formats import GLM47
 
 from app.derendering.stream_state import StateSeal
 from app.dialects.chat.derender import derender as chat_derender
@@ -18,6 +17,7 @@ from app.protocol.derender import (
     MessagesDerenderRequest,
     ResponsesDerenderRequest,
 )
+from plugins.glm.formats import GLM47
 from tests.derendering.served import SmallModel
 
 HUGE = 10**30
