@@ -2,8 +2,8 @@
 
 ``fastokens`` encodes several times faster but takes a second or two to load, and is a younger library. So a model
 gets ready on Hugging Face's; the other one is loaded behind it in a thread of low priority, must give the same ids on
-the probe texts, and then encodes the text between added tokens. Loading it holds the GIL for a tenth of its time in
-one piece (measured: 0.1 s and more), so that waits until nothing has been asked of the server for a while. The
+the probe texts, and then encodes the text between added tokens. Loading it holds the GIL for long stretches (up to a
+second was seen on a busy machine), so that waits until nothing has been asked of the server for a while. The
 verdict is kept on disk by the file's hash, so that a tokenizer that does not agree is loaded only once. Whatever it
 fails on goes to Hugging Face's.
 """
