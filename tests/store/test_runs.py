@@ -121,17 +121,17 @@ async def test_a_client_that_leaves_ends_generation_and_turn(store: ResponseStor
 
 async def test_what_cannot_be_stored_is_not_told_as_completed(database: Database, store: ResponseStore) -> None:
     """B70: a database that fails at the end must not look like success."""
-    turn = new_turn()
+    turn, gate = new_turn(), asyncio.Event()
     await store.begin(turn)
 
     def refuse(*_: Any) -> None:
         raise OperationalError("COMMIT", {}, Exception("disk full"))
 
-    source = ScriptedRun(turn)()
-    events = stored(StoredRun(store, turn), source)
+    events = stored(StoredRun(store, turn), ScriptedRun(turn, gate=gate)())
     seen = [await anext(events)]
     sqlalchemy_event.listen(Engine, "commit", refuse)
     try:
+        gate.set()
         seen += await collect(events)
     finally:
         sqlalchemy_event.remove(Engine, "commit", refuse)
