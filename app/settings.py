@@ -126,7 +126,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     token_exact: bool = True
     """Whether a stored turn's next prompt extends its exact token ids."""
     retention_days: float = 30
-    """How long a thread is kept after its last turn."""
+    """How long a thread is kept after its last turn; 0: for ever."""
+    sweep_every_s: float = 60
+    """Seconds between two sweeps of the store; one process among all replicas does them."""
     now: str = ""
     """Pins the date that templates see, YYYY-MM-DD; unset: today."""
     template_timeout_s: float = 30
@@ -325,9 +327,11 @@ def _contradictions(settings: Settings) -> Iterator[tuple[str, str]]:
             date.fromisoformat(settings.now)
         except ValueError:
             yield "now", f"{settings.now!r} is no date of the form YYYY-MM-DD"
-    for path in ("template_timeout_s", "max_body_bytes", "max_queue", "retention_days"):
+    for path in ("template_timeout_s", "max_body_bytes", "max_queue", "sweep_every_s"):
         if getattr(settings, path) <= 0:
             yield path, "must be more than 0"
+    if settings.retention_days < 0:
+        yield "retention_days", "must be 0 or more"
     for path in ("max_bytes", "max_pixels", "timeout_s"):
         if getattr(settings.media, path) <= 0:
             yield f"media.{path}", "must be more than 0"

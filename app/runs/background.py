@@ -1,8 +1,9 @@
 """Runs that go on without a client: produced by a task, logged event by event, replayed by any replica.
 
 A process keeps a lease for as long as it lives; a run whose process has lost its lease is ended as failed by the next
-sweep. Cancelling is a change of state in the store, which the run notices when it next logs, wherever it runs. The
-last event is never logged: a replay makes it from the stored response, so it cannot be seen before the turn is.
+sweep, and a turn that has begun and is not run by its living process by that process itself. Cancelling is a change of
+state in the store, which the run notices when it next logs, wherever it runs. The last event is never logged: a replay
+makes it from the stored response, so it cannot be seen before the turn is.
 """
 
 import asyncio
@@ -15,12 +16,13 @@ import msgspec
 
 from app.errors import InvalidRequest, StoreFailure
 from app.runs.events import Ended, RunEvent, terminal
-from app.runs.stored import StoredRun, failure_of
+from app.runs.stored import StoredRun, failure_of, is_running
 from app.store import leases
 from app.store.database import Database
 from app.store.events import EventLog, LoggedEvent
 from app.store.exact import pack
 from app.store.items import edit
+from app.store.retention import Retention, give_up_lost
 from app.store.store import ResponseStore
 from app.store.turn import ENDED, StoredResponse, not_found
 
@@ -44,12 +46,24 @@ class BackgroundRuns:
         database: the store's.
         owner: names this process in the store; drawn where it is not given.
         heartbeat_s: seconds between two renewals of the lease (of :data:`app.store.leases.LEASE_MS`).
+        starts_in_s: seconds in which the run of a turn that has begun must start, or the turn is ended as failed.
+        retention: how long event logs are kept.
     """
 
-    def __init__(self, database: Database, *, owner: str | None = None, heartbeat_s: float = 5) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        owner: str | None = None,
+        heartbeat_s: float = 5,
+        starts_in_s: float = 60,
+        retention: Retention = Retention(),
+    ) -> None:
         self.owner = owner or secrets.token_hex(16)
         self._database = database
         self._heartbeat_s = heartbeat_s
+        self._starts_in_s = starts_in_s
+        self._retention = retention
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._heart: asyncio.Task[None] | None = None
 
@@ -113,8 +127,15 @@ class BackgroundRuns:
             await asyncio.sleep(self._heartbeat_s)
             try:
                 await leases.hold_process(self._database, self.owner)
+                # What began while its client left, or could not be ended when the database was away.
+                await give_up_lost(
+                    self._database, self.owner, self._runs, after_s=self._starts_in_s, retention=self._retention
+                )
             except StoreFailure:
                 log.exception("the heartbeat failed; the next one will try again")
+
+    def _runs(self, response_id: str) -> bool:
+        return response_id in self._tasks or is_running(response_id)
 
 
 class _Logged:

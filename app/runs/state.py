@@ -24,13 +24,15 @@ __all__ = ("State", "open_state")
 class State:
     """The store of one running process. Every store it gives is bound to one tenant."""
 
-    def __init__(self, database: Database, revision: str, retention: Retention, seal: Seal) -> None:
+    def __init__(
+        self, database: Database, revision: str, retention: Retention, seal: Seal, sweep_every_s: float = 60
+    ) -> None:
         self.database = database
         self.revision = revision
         self.retention = retention
         self.seal = seal
-        self.background = BackgroundRuns(database)
-        self._sweeper = Sweeper(database, self.background.owner, retention=retention)
+        self.background = BackgroundRuns(database, retention=retention)
+        self._sweeper = Sweeper(database, self.background.owner, retention=retention, every_s=sweep_every_s)
 
     @property
     def owner(self) -> str:
@@ -77,6 +79,6 @@ async def open_state(settings: Settings) -> State | None:
         await database.close()
         raise
     seal = Seal([settings.state_key or secrets.token_hex(32)])
-    state = State(database, revision, Retention(days=settings.retention_days), seal)
+    state = State(database, revision, Retention(days=settings.retention_days), seal, settings.sweep_every_s)
     await state.start()
     return state

@@ -20,7 +20,7 @@ from app.store.turn import NewTurn
 if TYPE_CHECKING:
     from app.store.store import ResponseStore
 
-__all__ = ("StoredRun", "commit", "failure_of", "settle", "stored")
+__all__ = ("StoredRun", "commit", "failure_of", "is_running", "settle", "stored")
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +28,8 @@ AHEAD = 256
 """Events that may wait for a slow client before the generation waits for it."""
 
 _tasks: set[asyncio.Task[None]] = set()
+_running: set[str] = set()
+"""Turns that this process produces in the foreground."""
 
 
 class StoredRun(Struct, frozen=True):
@@ -59,6 +61,11 @@ async def stored(run: StoredRun, source: AsyncGenerator[RunEvent, None]) -> Asyn
         task.cancel()
 
 
+def is_running(response_id: str) -> bool:
+    """Whether this process produces this turn, in the foreground, for a client."""
+    return response_id in _running
+
+
 async def settle() -> None:
     """Wait for the runs that clients have left; called once, before the store is closed."""
     while _tasks:
@@ -69,6 +76,7 @@ async def _produce(
     run: StoredRun, source: AsyncGenerator[RunEvent, None], queue: asyncio.Queue[RunEvent | None]
 ) -> None:
     last = -1
+    _running.add(run.turn.id)
     try:
         async with aclosing(source):
             async for event in source:
@@ -90,6 +98,8 @@ async def _produce(
     except Exception as error:
         for sent in await _give_up(run, last + 1, error):
             await queue.put(sent)
+    finally:
+        _running.discard(run.turn.id)
     await queue.put(None)
 
 

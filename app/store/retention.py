@@ -18,7 +18,7 @@ from app.store.tables import events, responses, threads
 from app.store.tables import leases as lease_table
 from app.store.turn import RUNNING, ended_body
 
-__all__ = ("Retention", "Sweeper", "Swept", "give_up_dead", "sweep")
+__all__ = ("Retention", "Sweeper", "Swept", "give_up_dead", "give_up_lost", "sweep")
 
 log = logging.getLogger(__name__)
 
@@ -121,10 +121,32 @@ async def give_up_dead(database: Database, retention: Retention = Retention()) -
 
     def orphans(connection: Connection) -> Sequence[Any]:
         dead = set(connection.execute(_OWNERS).scalars()) - leases.alive_owners(connection)
-        return connection.execute(_ORPHANS, {"owners": sorted(dead)}).all() if dead else []
+        place = {"owners": sorted(dead), "before": now_ms()}
+        return connection.execute(_ORPHANS, place).all() if dead else []
 
+    return await _fail(database, await database.read(orphans), retention)
+
+
+async def give_up_lost(
+    database: Database, owner: str, running: Callable[[str], bool], *, after_s: float, retention: Retention
+) -> int:
+    """End as failed every turn that a living process has begun and does not run.
+
+    Args:
+        database: the store.
+        owner: the process, which calls this itself.
+        running: whether it runs the turn of this id.
+        after_s: seconds from a turn's beginning in which its run may still start.
+        retention: how long the event logs of what is ended are kept.
+    """
+    place = {"owners": [owner], "before": now_ms() - round(after_s * 1000)}
+    found = await database.read(lambda connection: connection.execute(_ORPHANS, place).all())
+    return await _fail(database, [row for row in found if not running(row.id)], retention)
+
+
+async def _fail(database: Database, orphans: Sequence[Any], retention: Retention) -> int:
     given_up = 0
-    for orphan in await database.read(orphans):
+    for orphan in orphans:
         now = now_ms()
         body = ended_body(
             bytes(orphan.body), "failed", code="server_error", message="The server stopped while it generated this."
@@ -202,7 +224,9 @@ _DELETE_EVENTS = delete(events).where(events.c.response_id.in_(bindparam("ids", 
 _LOGS_GONE = update(responses).where(responses.c.id.in_(bindparam("ids", expanding=True))).values(events_until=None)
 _OWNERS = select(responses.c.owner).where(responses.c.owner.is_not(None)).distinct()
 _ORPHANS = select(responses.c.id, responses.c.owner, responses.c.body).where(
-    responses.c.owner.in_(bindparam("owners", expanding=True)), responses.c.status.in_(RUNNING)
+    responses.c.owner.in_(bindparam("owners", expanding=True)),
+    responses.c.status.in_(RUNNING),
+    responses.c.created_at <= bindparam("before"),
 )
 _GIVE_UP = (
     update(responses)

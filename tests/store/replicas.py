@@ -86,7 +86,7 @@ class Replica:
 
 
 @contextmanager
-def replica(database_url: str, fake: FakeWorker, folder: Path) -> Iterator[Replica]:
+def replica(database_url: str, fake: FakeWorker, folder: Path, **settings: str) -> Iterator[Replica]:
     """A server process over this store and this worker; killed on leaving."""
     model = {"name": "m", "source": str(model_directory("qwen3")), "tokenizer": "hf", "engine": "e"}
     environ = {
@@ -97,6 +97,7 @@ def replica(database_url: str, fake: FakeWorker, folder: Path) -> Iterator[Repli
         "ISTHMUS_STATE_KEY": "of the tests",
         "ISTHMUS_CACHE": str(folder),
         "OMP_NUM_THREADS": "1",
+        **settings,
     }
     with running(environ) as server:
         client = Replica(server)

@@ -111,14 +111,16 @@ async def test_a_log_is_replayed_from_any_place(database: Database) -> None:
 async def test_the_turns_of_a_dead_process_fail_and_those_of_the_living_go_on(database: Database) -> None:
     store = ResponseStore(database, "a")
     dead, alive = new_turn(background=True, status="queued", owner="dead"), new_turn(owner="alive")
-    for turn in (dead, alive):
+    front = new_turn(owner="dead")  # it crashed between the turn's beginning and its run
+    for turn in (dead, alive, front):
         await store.begin(turn)
     done = await complete(store, owner="dead")
     await leases.hold_process(database, "dead", for_ms=0)
     await leases.hold_process(database, "alive")
-    assert (await sweep(database)).given_up == 1
-    failed = msgspec.json.decode((await store.retrieve(dead.id)).body)
-    assert (failed["status"], failed["error"]["code"]) == ("failed", "server_error")
+    assert (await sweep(database)).given_up == 2
+    for turn in (dead, front):
+        failed = msgspec.json.decode((await store.retrieve(turn.id)).body)
+        assert (failed["status"], failed["error"]["code"]) == ("failed", "server_error")
     assert (await store.retrieve(alive.id)).status == "in_progress"
     assert (await store.retrieve(done)).status == "completed"
     # The process was only slow: it comes too late, and learns that.

@@ -238,6 +238,54 @@ async def test_a_run_whose_process_died_fails_and_its_replay_ends(database: Data
     await dead.stop()
 
 
+@pytest.mark.parametrize("background", [False, True])
+async def test_a_turn_whose_run_never_started_fails(database: Database, store: ResponseStore, background: bool) -> None:
+    """Its client left, or its task broke, between the turn's beginning and its run; its process lives on."""
+    runs = BackgroundRuns(database, heartbeat_s=0.01, starts_in_s=0.05)
+    await runs.start()
+    turn = new_turn(background=background, owner=runs.owner, status="queued" if background else "in_progress")
+    gate, front, behind = asyncio.Event(), new_turn(owner=runs.owner), new_turn(background=True, owner=runs.owner)
+    for one in (front, behind, turn):
+        await store.begin(one)
+    events = stored(StoredRun(store, front), ScriptedRun(front, gate=gate)())
+    seen = [await anext(events)]
+    runs.launch(StoredRun(store, behind), ScriptedRun(behind, gate=gate))
+    async with asyncio.timeout(20):
+        while await store.status(turn.id) != "failed":
+            await asyncio.sleep(0.01)
+    reply = msgspec.json.decode((await store.retrieve(turn.id)).body)
+    assert (reply["status"], reply["error"]["code"]) == ("failed", "server_error")
+    gate.set()
+    check_stream([*seen, *await collect(events)], "completed")
+    check_stream(await collect(replay(database, store, behind.id, poll_s=0.01)), "completed")
+    await runs.stop()
+
+
+async def test_a_turn_whose_end_could_not_be_stored_fails_later(database: Database, store: ResponseStore) -> None:
+    """The database was away when its run ended."""
+    runs = BackgroundRuns(database, heartbeat_s=0.01, starts_in_s=0)
+    turn, gate = new_turn(owner=runs.owner), asyncio.Event()
+    await store.begin(turn)
+
+    def refuse(*_: Any) -> None:
+        raise OperationalError("COMMIT", {}, Exception("disk full"))
+
+    events = stored(StoredRun(store, turn), ScriptedRun(turn, gate=gate)())
+    seen = [await anext(events)]
+    sqlalchemy_event.listen(Engine, "commit", refuse)
+    try:
+        gate.set()
+        seen += await collect(events)
+    finally:
+        sqlalchemy_event.remove(Engine, "commit", refuse)
+    assert await store.status(turn.id) == "in_progress"
+    await runs.start()
+    async with asyncio.timeout(20):
+        while await store.status(turn.id) != "failed":
+            await asyncio.sleep(0.01)
+    await runs.stop()
+
+
 async def test_a_stopping_process_ends_its_runs(database: Database, store: ResponseStore) -> None:
     runs = BackgroundRuns(database)
     await runs.start()
