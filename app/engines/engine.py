@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from app.protocol.generate import GenerateRequest, TokenLogprob
 
-__all__ = ("Engine", "EngineConfig", "EngineHealth", "EngineLimits", "TokenChunk")
+__all__ = ("Engine", "EngineConfig", "EngineHealth", "EngineLimits", "SharedEngine", "TokenChunk")
 
 
 class EngineConfig(Struct, frozen=True, kw_only=True):
@@ -54,9 +54,10 @@ class TokenChunk(Struct, kw_only=True):
     """New tokens of one output.
 
     ``index`` counts the ``n`` outputs of a request; ``finish_reason`` (stop, length, abort, repetition) is set on the
-    last chunk of an output only, with ``stop_reason`` the stop string, or the stop token id when it is not the
-    primary EOS. ``token_ids`` include the stop token. ``logprobs`` has one entry a token where they were asked for.
-    ``prompt_logprobs``, ``cached_tokens`` and the transfer parameters stand on a request's first or last chunk.
+    last chunk of an output only, with ``stop_reason`` the stop string or the stop token's id (that of the primary EOS
+    may be told or not: :mod:`app.runs.chunks` takes it away). ``token_ids`` include the stop token. ``logprobs`` has
+    one entry a token where they were asked for. ``prompt_logprobs``, ``cached_tokens`` and the transfer parameters
+    stand on a request's first or last chunk.
     """
 
     index: int = 0
@@ -98,3 +99,11 @@ class Engine(Protocol):
 
     async def health(self) -> EngineHealth:
         """Whether a request would be served now. Answers within a second."""
+
+
+@runtime_checkable
+class SharedEngine(Engine, Protocol):
+    """An engine that several models of its ``[[engines]]`` table may use at once."""
+
+    def serves(self, config: EngineConfig) -> bool:
+        """Whether this one also runs the model of ``config``, whose table and options are its own."""

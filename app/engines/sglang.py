@@ -55,14 +55,11 @@ UNSERVED = (
 
 
 class SglangWire:
-    """Registered as kind ``sglang``. ``eos_token_ids``: the primary one is not told as a stop reason."""
+    """Registered as kind ``sglang``."""
 
     generate_path = "/generate"
     health_path = "/health"
     abort_path = "/abort_request"
-
-    def __init__(self, eos_token_ids: tuple[int, ...] = ()) -> None:
-        self._eos = eos_token_ids[0] if eos_token_ids else None
 
     @staticmethod
     def check(request: GenerateRequest) -> None:
@@ -129,7 +126,7 @@ class SglangWire:
 
     def reply(self, request: GenerateRequest) -> WireReply:
         """A reader of events."""
-        return _Reply(self._eos, request)
+        return _Reply(request)
 
 
 def _constraint(request: GenerateRequest) -> dict[str, Any]:
@@ -153,8 +150,7 @@ def _constraint(request: GenerateRequest) -> dict[str, Any]:
 
 
 class _Reply:
-    def __init__(self, eos: int | None, request: GenerateRequest) -> None:
-        self._eos = eos
+    def __init__(self, request: GenerateRequest) -> None:
         self._seen: dict[int, int] = {}
         params = request.sampling_params
         self._wants_logprobs = params.logprobs is not UNSET and params.logprobs is not None
@@ -180,7 +176,7 @@ class _Reply:
         if not 0 <= new <= len(event.output_ids):
             raise WorkerFailure("The worker's token counts don't fit its tokens.")
         self._seen[event.index] = seen + new
-        reason, stop = self._finish(meta.finish_reason)
+        reason, stop = _finish(meta.finish_reason)
         return TokenChunk(
             index=event.index,
             token_ids=event.output_ids[len(event.output_ids) - new :],
@@ -190,19 +186,21 @@ class _Reply:
             cached_tokens=meta.cached_tokens if seen == 0 else None,
         )
 
-    def _finish(self, found: dict[str, Any] | None) -> tuple[str | None, int | str | None]:
-        if found is None:
-            return None, None
-        kind = found.get("type")
-        if kind == "stop":
-            matched = found.get("matched")
-            return "stop", None if matched == self._eos or not isinstance(matched, int | str) else matched
-        if kind == "abort":
-            status = found.get("status_code")
-            if isinstance(status, int):
-                raise refusal(status, encode({"message": found.get("message")}))
-            return "abort", None
-        return "length", None
+
+def _finish(found: dict[str, Any] | None) -> tuple[str | None, int | str | None]:
+    """Finish and stop reason."""
+    if found is None:
+        return None, None
+    kind = found.get("type")
+    if kind == "stop":
+        matched = found.get("matched")
+        return "stop", matched if isinstance(matched, int | str) else None
+    if kind == "abort":
+        status = found.get("status_code")
+        if isinstance(status, int):
+            raise refusal(status, encode({"message": found.get("message")}))
+        return "abort", None
+    return "length", None
 
 
 def _logprobs(meta: _Meta, new: int) -> list[TokenLogprob] | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import structs
 
 from app.derendering.stream_state import StateSeal
-from app.engines.engine import Engine, EngineConfig
+from app.engines.engine import Engine, EngineConfig, SharedEngine
 from app.errors import IsthmusError, StartupError
 from app.http.service import Service
 from app.http.shell import Gate
@@ -52,8 +52,9 @@ async def start(service: Service, gate: Gate, stack: AsyncExitStack) -> None:
             stack.push_async_callback(service.store.close)
     service.models = await load_models(settings, registry)
     stack.push_async_callback(service.models.close)
+    opened: dict[str, list[Engine]] = {}
     for model in service.models:
-        await _start_engine(model, settings, registry, stack)
+        await _start_engine(model, settings, registry, stack, opened)
         await _probe(model)
     gate.open(settings)
     stack.callback(gate.telemetry.closed)
@@ -96,7 +97,10 @@ def describe(model: ServedModel, registry: Registry) -> str:
     return ", ".join(parts)
 
 
-async def _start_engine(model: ServedModel, settings: Settings, registry: Registry, stack: AsyncExitStack) -> None:
+async def _start_engine(
+    model: ServedModel, settings: Settings, registry: Registry, stack: AsyncExitStack, opened: dict[str, list[Engine]]
+) -> None:
+    """Give the model the engine of its table: one of those ``opened`` for other models, if it serves this one too."""
     chosen = next((engine for engine in settings.engines if engine.name == model.settings.engine), None)
     if chosen is None:
         return
@@ -112,12 +116,18 @@ async def _start_engine(model: ServedModel, settings: Settings, registry: Regist
         tokenizer=model.tokenizer,
         options=chosen.options,
     )
+    others = opened.setdefault(chosen.name, [])
+    for other in others:
+        if isinstance(other, SharedEngine) and other.serves(config):
+            model.engine = other
+            return
     try:
         engine = build(config)
         stack.push_async_callback(engine.stop)
         await engine.start()
     except IsthmusError as error:
         raise StartupError(f"engine {chosen.name} of model {model.name}: {error.message}") from error
+    others.append(engine)
     model.engine = engine
 
 

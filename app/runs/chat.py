@@ -20,8 +20,9 @@ from app.rendering.request import NamedTool, RenderInput
 from app.runs.generate_check import accept
 from app.runs.names import CHAT, said_as
 from app.runs.reply import Events, Reply, require_engine
-from app.runs.run import Run, Tally, events
+from app.runs.run import Run, events
 from app.runs.salt import salted
+from app.runs.tally import Tally
 
 __all__ = ("chat",)
 

@@ -27,8 +27,9 @@ from app.runs.generate_check import accept
 from app.runs.merge import merged
 from app.runs.names import COMPLETIONS, said_as
 from app.runs.reply import Reply, require_engine
-from app.runs.run import Run, Tally
+from app.runs.run import Run
 from app.runs.salt import salted
+from app.runs.tally import Tally
 
 __all__ = ("complete",)
 

@@ -9,7 +9,7 @@ and 11. Nothing here knows HTTP: an error after the first event is written by th
 """
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -28,7 +28,9 @@ from app.protocol.generate import (
     GenerateResponse,
 )
 from app.protocol.usage import GenerateUsage
+from app.runs.chunks import engine_chunks
 from app.runs.generate_output import Output, Piece, finish_derendered, output_of
+from app.runs.tally import Tally
 
 __all__ = ("DONE", "abort", "events", "steps", "whole")
 
@@ -71,7 +73,7 @@ async def steps(request: GenerateRequest, model: ServedModel) -> AsyncGenerator[
     outputs: dict[int, Output] = {}
     count = 1 if request.sampling_params.n is UNSET else request.sampling_params.n
     open_choices = set(range(count))
-    async with aclosing(_closable(model.engine.generate(request))) as chunks:
+    async with aclosing(engine_chunks(request, model)) as chunks:
         async for chunk in chunks:
             if chunk.index not in open_choices:
                 continue
@@ -84,59 +86,35 @@ async def steps(request: GenerateRequest, model: ServedModel) -> AsyncGenerator[
             yield Step(chunk, piece)
             if not open_choices:
                 return
-    if open_choices:
-        raise EngineFailure("The engine ended the stream before the output was finished.")
+    raise EngineFailure("The engine ended the stream before the output was finished.")
 
 
-async def _closable(chunks: AsyncIterator[TokenChunk]) -> AsyncGenerator[TokenChunk, None]:
-    """An async generator over any iterator, so that leaving it early closes what it came from."""
-    try:
-        async for chunk in chunks:
-            yield chunk
-    finally:
-        close = getattr(chunks, "aclose", None)
-        if close is not None:
-            await close()
+def _counted(tally: Tally, chunk: TokenChunk) -> None:
+    tally.note(chunk)
+    tally.count(chunk.index, tally.completion.get(chunk.index, 0) + len(chunk.token_ids))
 
 
-class _Tally:
-    """Counts of one run, in tokens."""
-
-    def __init__(self, request: GenerateRequest) -> None:
-        self.prompt = len(request.token_ids)
-        self.completion: dict[int, int] = {}
-        self.cached: int | None = None
-
-    def add(self, chunk: TokenChunk) -> None:
-        self.completion[chunk.index] = self.completion.get(chunk.index, 0) + len(chunk.token_ids)
-        if chunk.cached_tokens is not None:
-            self.cached = max(self.cached or 0, chunk.cached_tokens)
-
-    def usage(self, index: int | None = None) -> GenerateUsage:
-        """Of one choice, or of all."""
-        new = sum(self.completion.values()) if index is None else self.completion.get(index, 0)
-        return GenerateUsage(
-            prompt_tokens=self.prompt,
-            total_tokens=self.prompt + new,
-            completion_tokens=new,
-            prompt_tokens_details={"cached_tokens": self.cached} if self.cached else None,
-        )
+def _usage(tally: Tally, index: int | None = None) -> GenerateUsage:
+    """Of one choice, or of all."""
+    new = tally.generated if index is None else tally.completion.get(index, 0)
+    return GenerateUsage(
+        prompt_tokens=tally.prompt,
+        total_tokens=tally.prompt + new,
+        completion_tokens=new,
+        prompt_tokens_details={"cached_tokens": tally.cached} if tally.cached else None,
+    )
 
 
 async def whole(request: GenerateRequest, model: ServedModel) -> GenerateResponse:
     """The whole answer to a request that ``accept`` answered: the fold of its steps."""
-    tally = _Tally(request)
+    tally = Tally(len(request.token_ids))
     choices: dict[int, GenerateChoice] = {}
     texts: dict[int, list[str]] = {}
     pieces: list[ChatChunkChoice] = []
-    prompt_logprobs: Any = None
-    kv: dict[str, Any] | None = None
-    ec: dict[str, Any] | None = None
-    metrics: dict[str, Any] | None = None
     async with aclosing(steps(request, model)) as run:
         async for step in run:
             chunk = step.chunk
-            tally.add(chunk)
+            _counted(tally, chunk)
             choice = choices.get(chunk.index)
             if choice is None:
                 choice = choices[chunk.index] = GenerateChoice(index=chunk.index, finish_reason=None, token_ids=[])
@@ -154,9 +132,6 @@ async def whole(request: GenerateRequest, model: ServedModel) -> GenerateRespons
                 pieces.append(piece.chat)
             if chunk.finish_reason is not None:
                 choice.finish_reason, choice.stop_reason = chunk.finish_reason, chunk.stop_reason
-            prompt_logprobs = prompt_logprobs or chunk.prompt_logprobs
-            kv, ec = chunk.kv_transfer_params or kv, chunk.ec_transfer_params or ec
-            metrics = chunk.metrics or metrics
     for index, parts in texts.items():
         choices[index].text = "".join(parts)
     if pieces:
@@ -165,20 +140,23 @@ async def whole(request: GenerateRequest, model: ServedModel) -> GenerateRespons
         request_id=request.request_id,
         model=request.model or model.name,
         created=int(time.time()),
-        usage=tally.usage(),
-        prompt_logprobs=prompt_logprobs,
+        usage=_usage(tally),
+        prompt_logprobs=tally.prompt_logprobs,
         prompt_token_ids=request.token_ids if request.return_token_ids else None,
         mm_placeholders=_placeholders(request) if request.return_token_ids else None,
-        metrics=metrics,
-        kv_transfer_params=kv,
-        ec_transfer_params=ec,
+        metrics=tally.metrics,
+        kv_transfer_params=tally.kv_transfer_params,
+        ec_transfer_params=tally.ec_transfer_params,
         output_mode=request.output_mode,
         choices=[choices[index] for index in sorted(choices)],
     )
 
 
 async def events(
-    request: GenerateRequest, model: ServedModel, fault: Callable[[Exception], Any]
+    request: GenerateRequest,
+    model: ServedModel,
+    fault: Callable[[Exception], Any],
+    counted: Callable[[int], None] = lambda _: None,
 ) -> AsyncGenerator[bytes, None]:
     """The stream's events, each ``data: <json>`` with a blank line, the last one ``[DONE]``.
 
@@ -188,31 +166,36 @@ async def events(
         request: as ``accept`` answered it.
         model: the one that serves it.
         fault: an exception to the body of an error event, ``{"error": {...}}``.
+        counted: told the tokens of all choices so far, with every event.
 
     Raises:
         IsthmusError: the engine failed before its first chunk.
     """
-    stream = _write(request, model, fault)
+    stream = _write(request, model, fault, counted)
     await anext(stream)
     return stream
 
 
 async def _write(
-    request: GenerateRequest, model: ServedModel, fault: Callable[[Exception], Any]
+    request: GenerateRequest,
+    model: ServedModel,
+    fault: Callable[[Exception], Any],
+    counted: Callable[[int], None],
 ) -> AsyncGenerator[bytes, None]:
     """Events, after one empty item that says that the first chunk is there."""
     options = request.stream_options
     totals = bool(options and options.include_usage)
     continuous = totals and bool(options and options.continuous_usage_stats)
-    tally = _Tally(request)
+    tally = Tally(len(request.token_ids))
     async with aclosing(steps(request, model)) as run:
         step: Step | None = await anext(run)
         opening = bool(request.return_token_ids)
         yield b""
         try:
             while step is not None:
-                tally.add(step.chunk)
-                event = _event(request, step, tally.usage(step.chunk.index) if continuous else None)
+                _counted(tally, step.chunk)
+                counted(tally.generated)
+                event = _event(request, step, _usage(tally, step.chunk.index) if continuous else None)
                 if opening:
                     event.prompt_token_ids = request.token_ids
                     event.mm_placeholders = _placeholders(request)
@@ -224,7 +207,7 @@ async def _write(
             yield DONE
             return
     if totals:
-        usage = tally.usage()
+        usage = _usage(tally)
         final = _FinalUsage(
             usage.prompt_tokens, usage.total_tokens, usage.completion_tokens, usage.prompt_tokens_details
         )

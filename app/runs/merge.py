@@ -5,7 +5,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from app.derendering.derenderer import Step
-from app.runs.run import Run, Tally, steps
+from app.runs.run import Run, steps
+from app.runs.tally import Tally
 
 __all__ = ("merged",)
 

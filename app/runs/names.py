@@ -39,7 +39,7 @@ def said_as(names: Mapping[str, str], *, given: object = None) -> Iterator[None]
         yield
     except InvalidRequest as error:
         param, message = error.param or "", error.message
-        if param in TOO_LONG:
+        if param in TOO_LONG and "token_ids" in names:
             error.param, error.code = names["token_ids"], "context_length_exceeded"
             raise
         field = param.partition(".")[0]

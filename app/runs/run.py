@@ -15,13 +15,13 @@ from msgspec import UNSET, Struct
 
 from app.derendering.derenderer import Derenderer, Step
 from app.dialects.writer import Event, Usage, Writer
-from app.engines.engine import TokenChunk
 from app.errors import EngineFailure
 from app.models import ServedModel
 from app.protocol.generate import GenerateRequest
-from app.runs.names import said_as
+from app.runs.chunks import engine_chunks
+from app.runs.tally import Tally
 
-__all__ = ("Run", "Tally", "events", "steps")
+__all__ = ("Run", "events", "steps")
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -42,46 +42,6 @@ class Run(Struct, frozen=True, kw_only=True):
     """What the API calls the engine's fields, for refusals (:mod:`app.runs.names`)."""
 
 
-class Tally:
-    """What a run's chunks have told so far beside their text: token counts over all outputs, and facts of the prompt.
-
-    ``prompt_logprobs``, ``kv_transfer_params``, ``ec_transfer_params`` and ``metrics`` are as the engine gave them.
-    """
-
-    def __init__(self, prompt: int) -> None:
-        self.prompt = prompt
-        self.completion: dict[int, int] = {}
-        self.reasoning: dict[int, int] = {}
-        self.cached: int | None = None
-        self.prompt_logprobs: list[dict[str, Any] | None] | None = None
-        self.kv_transfer_params: dict[str, Any] | None = None
-        self.ec_transfer_params: dict[str, Any] | None = None
-        self.metrics: dict[str, Any] | None = None
-
-    def note(self, chunk: TokenChunk) -> None:
-        """Keep what a chunk says of the prompt and of the run."""
-        if chunk.cached_tokens is not None:
-            self.cached = max(self.cached or 0, chunk.cached_tokens)
-        self.prompt_logprobs = self.prompt_logprobs or chunk.prompt_logprobs
-        self.kv_transfer_params = chunk.kv_transfer_params or self.kv_transfer_params
-        self.ec_transfer_params = chunk.ec_transfer_params or self.ec_transfer_params
-        self.metrics = chunk.metrics or self.metrics
-
-    def count(self, step: Step) -> None:
-        """Take a step's counts."""
-        self.completion[step.index] = step.tokens
-        self.reasoning[step.index] = step.reasoning_tokens
-
-    def usage(self) -> Usage:
-        """As a writer takes it."""
-        return Usage(
-            prompt_tokens=self.prompt,
-            completion_tokens=sum(self.completion.values()),
-            cached_tokens=self.cached,
-            reasoning_tokens=sum(self.reasoning.values()) or None,
-        )
-
-
 async def steps(run: Run, tally: Tally) -> AsyncGenerator[Step, None]:
     """The run's derendered steps, counted in ``tally``; closing the iterator stops the generation.
 
@@ -94,7 +54,7 @@ async def steps(run: Run, tally: Tally) -> AsyncGenerator[Step, None]:
     count = 1 if request.sampling_params.n is UNSET else request.sampling_params.n
     states = {index: derenderer.start(request.token_ids, run.kwargs) for index in range(count)}
     open_choices = set(states)
-    async with aclosing(_generate(run)) as chunks:
+    async with aclosing(engine_chunks(request, run.model, run.names)) as chunks:
         async for chunk in chunks:
             tally.note(chunk)
             if chunk.index not in open_choices:
@@ -111,7 +71,7 @@ async def steps(run: Run, tally: Tally) -> AsyncGenerator[Step, None]:
                 finish_reason=chunk.finish_reason,
                 stop_reason=chunk.stop_reason,
             )
-            tally.count(step)
+            tally.count(step.index, step.tokens, step.reasoning_tokens)
             if step.finish_reason is not None:
                 open_choices.discard(chunk.index)
             yield step
@@ -152,16 +112,3 @@ async def events(
     usage = tally.usage()
     for event in writer.finish(usage):
         yield event, usage
-
-
-async def _generate(run: Run) -> AsyncGenerator[TokenChunk, None]:
-    """The engine's chunks as a generator, whose end also ends whatever kind of iterator the engine gave."""
-    chunks = run.model.engine.generate(run.request)
-    try:
-        with said_as(run.names):
-            async for chunk in chunks:
-                yield chunk
-    finally:
-        close = getattr(chunks, "aclose", None)
-        if close is not None:
-            await close()

@@ -262,7 +262,7 @@ async def test_sglang_in_both_output_forms(incremental: bool) -> None:
         body = request(sampling={"logprobs": 2, "temperature": 0, "top_k": 5, "seed": 3, "min_tokens": 1})
         chunks = [chunk async for chunk in engine.generate(body)]
         assert [c.token_ids for c in chunks] == [[10], [11], [13]]
-        assert (chunks[-1].finish_reason, chunks[-1].stop_reason) == ("stop", None)
+        assert (chunks[-1].finish_reason, chunks[-1].stop_reason) == ("stop", 13)
         assert chunks[0].cached_tokens == 2
         entry = chunks[1].logprobs[0]
         assert (entry.token_id, entry.logprob, entry.rank) == (11, -11.5, 2)

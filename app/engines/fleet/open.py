@@ -31,6 +31,10 @@ class FleetEngine:
         """End the health checks and close every connection."""
         await self.roles.stop()
 
+    def serves(self, config: EngineConfig) -> bool:
+        """Every model of the table: health, breakers, affinity and connections are those of the workers."""
+        return True
+
     def check(self, request: GenerateRequest) -> None:
         """Refuse what the wire has no words for."""
         self._check(request)
@@ -59,7 +63,7 @@ def sglang(config: EngineConfig) -> FleetEngine:
     options = read_options(config.name, config.options)
     if options.encode or options.prefill:
         raise StartupError(f"engine {config.name!r}: roles are for workers of kind vllm")
-    wire = SglangWire(config.eos_token_ids)
+    wire = SglangWire()
     return _open(options, wire, wire.check)
 
 

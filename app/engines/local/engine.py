@@ -160,6 +160,16 @@ class LocalEngine:
         for queue in self._queues.values():
             queue.put_nowait(EngineFailure("The engine was stopped."))
 
+    def serves(self, config: EngineConfig) -> bool:
+        """Models of the same files, length and end tokens: their weights are loaded once."""
+        own = self._config
+        return (own.source, own.max_model_len, own.vocab_size, own.eos_token_ids) == (
+            config.source,
+            config.max_model_len,
+            config.vocab_size,
+            config.eos_token_ids,
+        )
+
     def check(self, request: GenerateRequest) -> None:
         """Refuse what the local engine cannot do."""
         self._plan(request)

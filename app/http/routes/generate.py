@@ -60,7 +60,13 @@ async def generate(
         answer = await unless_gone(request.receive, runs.whole(accepted, model))
         exchange.tokens_out = answer.usage.completion_tokens if answer.usage else 0
         return reply(answer)
-    return await event_stream(runs.events(accepted, model, fault_body), _failed)
+
+    def counted(tokens: int) -> None:
+        exchange.tokens_out = tokens
+
+    opening = runs.events(accepted, model, fault_body, counted)
+    silence = service.settings.keep_alive_s
+    return await event_stream(opening, _failed, receive=request.receive, keep_alive_s=silence)
 
 
 @post(
