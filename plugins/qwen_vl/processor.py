@@ -1,10 +1,11 @@
 """Images and video frames to the patches, grids and placeholders of the Qwen-VL families."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from PIL import Image
 
 from app.errors import InvalidRequest
 from app.multimodal.processor import (
@@ -116,10 +117,10 @@ class Qwen2VLProcessor:
         """Patches ``[t * h * w, 3 * temporal * patch * patch]`` uint8 and the grid ``[t, h, w]`` int64."""
         geometry, t, h, w = self._grid(modality, pixels.size, options)
         side = geometry.patch
-        frames = [np.asarray(resize(frame, h * side, w * side), dtype=np.uint8) for frame in pixels.frames]
+        frames = [resize(frame, h * side, w * side) for frame in pixels.frames]
         if modality == "video":
             frames += [frames[-1]] * (t * geometry.temporal - len(frames))
-        patches = patchify(np.stack(frames) if len(frames) > 1 else frames[0][None], geometry)
+        patches = patchify(frames, geometry)
         name, grid_name = (
             ("pixel_values", "image_grid_thw") if modality == "image" else ("pixel_values_videos", "video_grid_thw")
         )
@@ -212,22 +213,25 @@ def timestamps(size: ItemSize, steps: int, temporal: int) -> list[float]:
     return [(indices[i] / fps + indices[i + temporal - 1] / fps) / 2 for i in range(0, steps * temporal, temporal)]
 
 
-def patchify(frames: np.ndarray[Any, Any], geometry: Geometry) -> np.ndarray[Any, Any]:
-    """Frames ``[n, height, width, 3]`` to patches ``[t * h * w, 3 * temporal * patch * patch]``.
+def patchify(frames: Sequence[Image.Image], geometry: Geometry) -> np.ndarray[Any, Any]:
+    """RGB frames of one size to uint8 patches ``[t * h * w, 3 * temporal * patch * patch]``.
 
-    ``n`` may be one frame, which then stands for every frame of its temporal patch. The patches of a merged square lie
-    together.
+    One frame alone stands for every frame of its temporal patch. The patches of a merged square lie together.
     """
-    n, height, width, channels = frames.shape
     side, merge, temporal = geometry.patch, geometry.merge, geometry.temporal
-    h, w, t = height // side, width // side, max(1, n // temporal)
-    blocks = frames.reshape(t, n // t, h // merge, merge, side, w // merge, merge, side, channels)
-    blocks = blocks.transpose(0, 2, 5, 3, 6, 8, 1, 4, 7)
-    out = np.empty((*blocks.shape[:6], temporal, side, side), np.uint8)
-    out[..., : n // t, :, :] = blocks
-    for step in range(n // t, temporal):
-        out[..., step, :, :] = out[..., 0, :, :]
-    return out.reshape(t * h * w, channels * temporal * side * side)
+    width, height = frames[0].size
+    h, w, t = height // side, width // side, max(1, len(frames) // temporal)
+    # A patch's pixels of one row and channel are copied as one item: byte by byte numpy takes twice as long.
+    run = np.dtype((np.void, side))
+    out = np.empty((t, h // merge, w // merge, merge, merge, 3, temporal, side), run)
+    for at, frame in enumerate(frames):
+        for channel, band in enumerate(frame.split()):
+            rows = np.frombuffer(band.tobytes(), run).reshape(h // merge, merge, side, w // merge, merge)
+            out[at // temporal, ..., channel, at % temporal, :] = rows.transpose(0, 3, 1, 4, 2)
+    if len(frames) == 1:
+        planes = out.view(np.dtype((np.void, side * side)))
+        planes[..., 1:, :] = planes[..., :1, :]
+    return out.view(np.uint8).reshape(t * h * w, 3 * temporal * side * side)
 
 
 def _bfloat16(value: np.ndarray[Any, Any]) -> Tensor:
