@@ -8,12 +8,14 @@ from litestar.exceptions import HTTPException
 
 from app.errors import Overloaded, TooLarge
 
-__all__ = ("Admission", "SlowBody", "bounded_receive")
+__all__ = ("Admission", "SlowBody", "Watch", "bounded_receive")
 
 GRACE_S = 30.0
 """Seconds that any body may take; after them it must have come at :data:`LEAST_RATE` or faster."""
 LEAST_RATE = 10_000
 """Bytes a second. A request holds its place while its body comes, so bodies that never end would take all places."""
+
+LOOK_EVERY_S = 1.0
 
 
 class SlowBody(HTTPException):
@@ -55,7 +57,61 @@ class Admission:
         return 0.0 if self.running else time.monotonic() - self.last_left
 
 
-def bounded_receive(scope: Any, receive: Any, limit: int) -> Any:
+class Reading:
+    """One body on its way: when it must have come so far, in the loop's seconds, and whether it did not."""
+
+    __slots__ = ("began", "late", "seen")
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.seen = 0
+        self.late = False
+
+    def due(self) -> float:
+        """When what comes next is late."""
+        return self.began + GRACE_S + self.seen / LEAST_RATE
+
+
+class Watch:
+    """Wakes the tasks that wait too long for a body: one timer for all, since nearly every body is there at once."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Task[Any], Reading] = {}
+        self._looking = False
+
+    async def next(self, receive: Any, reading: Reading) -> Any:
+        """The next ASGI message.
+
+        Raises:
+            SlowBody: it did not come in time.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting[task] = reading
+        if not self._looking:
+            self._looking = True
+            task.get_loop().call_later(LOOK_EVERY_S, self._look, task.get_loop())
+        try:
+            return await receive()
+        except asyncio.CancelledError as error:
+            if not reading.late or task.uncancel():
+                raise
+            raise SlowBody() from error
+        finally:
+            del self._waiting[task]
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._looking = bool(self._waiting)
+        if self._looking:
+            loop.call_later(LOOK_EVERY_S, self._look, loop)
+        now = loop.time()
+        for task, reading in self._waiting.items():
+            if not reading.late and reading.due() <= now:
+                reading.late = True
+                task.cancel()
+
+
+def bounded_receive(scope: Any, receive: Any, limit: int, watch: Watch) -> Any:
     """A ``receive`` that stops a body at ``limit`` bytes, and one that comes too slowly; a length announced beyond the
     limit is refused unread.
 
@@ -66,21 +122,17 @@ def bounded_receive(scope: Any, receive: Any, limit: int) -> Any:
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > limit:
             raise TooLarge(f"The body is larger than the {limit} bytes that this server takes.")
-    seen, whole = 0, False
-    began = asyncio.get_running_loop().time()
+    reading = Reading(asyncio.get_running_loop().time())
+    whole = False
 
     async def counted() -> Any:
-        nonlocal seen, whole
+        nonlocal whole
         if whole:
             return await receive()
-        try:
-            async with asyncio.timeout_at(began + GRACE_S + seen / LEAST_RATE):
-                message = await receive()
-        except TimeoutError as error:
-            raise SlowBody() from error
-        seen += len(message.get("body", b""))
+        message = await watch.next(receive, reading)
+        reading.seen += len(message.get("body", b""))
         whole = not message.get("more_body", False)
-        if seen > limit:
+        if reading.seen > limit:
             raise TooLarge(f"The body is larger than the {limit} bytes that this server takes.")
         return message
 

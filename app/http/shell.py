@@ -7,7 +7,7 @@ from app.errors import Forbidden, IsthmusError
 from app.http.auth import KeyRing
 from app.http.errors import send_error
 from app.http.exchange import Exchange
-from app.http.limits import Admission, bounded_receive
+from app.http.limits import Admission, Watch, bounded_receive
 from app.http.telemetry import Telemetry
 from app.settings import Settings
 
@@ -28,6 +28,7 @@ class Gate:
         self.scale_out = True
         self.max_body_bytes = 0
         self.admission = Admission(0)
+        self.watch = Watch()
 
     def open(self, settings: Settings) -> None:
         """Take the settings' keys and bounds."""
@@ -73,7 +74,7 @@ class Shell:
             exchange.tenant = gate.keys.tenant(scope["headers"])
             if "scale_out" in options and not gate.scale_out:
                 raise Forbidden("Render, derender, tokenize and generate are switched off here (scale_out = false).")
-            receive = bounded_receive(scope, receive, gate.max_body_bytes)
+            receive = bounded_receive(scope, receive, gate.max_body_bytes, gate.watch)
             admission.enter()
         except IsthmusError as error:
             await send_error(scope, seen, error)

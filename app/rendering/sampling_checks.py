@@ -35,6 +35,7 @@ _RANGES: tuple[tuple[str, float, float, str], ...] = (
     ("min_tokens", 0, _INT64, "be at least 0"),
 )
 """Least and most of a number, and what a refusal says."""
+_LEAST, _MOST = [least for _, least, _, _ in _RANGES], [most for _, _, most, _ in _RANGES]
 _numbers = attrgetter(*(field for field, *_ in _RANGES))
 
 
@@ -73,8 +74,9 @@ class _Checks:
 
 
 def _check_numbers(request: SamplingRequest, checks: _Checks) -> None:
-    for value, (field, least, most, must) in zip(_numbers(request), _RANGES, strict=True):
-        if value is not None and not least <= value <= most:
+    for place, value in enumerate(_numbers(request)):
+        if value is not None and not _LEAST[place] <= value <= _MOST[place]:
+            field, _, _, must = _RANGES[place]
             checks.require(False, field, must)
 
 
