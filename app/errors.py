@@ -41,6 +41,9 @@ __all__ = (
     "Unsupported",
 )
 
+NAME_SHOWN = 100
+"""Characters of a caller's name for a model that a refusal repeats."""
+
 
 class IsthmusError(Exception):
     """Base of all refusals.
@@ -82,8 +85,11 @@ class ModelNotFound(NotFound):
     """No served model has this name."""
 
     def __init__(self, name: str, known: list[str]) -> None:
+        shown = name if len(name) <= NAME_SHOWN else f"{name[:NAME_SHOWN]}…"
         super().__init__(
-            f"The model `{name}` is not served here. Served: {', '.join(known)}.", param="model", code="model_not_found"
+            f"The model `{shown}` is not served here. Served: {', '.join(known)}.",
+            param="model",
+            code="model_not_found",
         )
 
 

@@ -36,6 +36,8 @@ def read_mm_payload(payload: str | None, return_mm_kwargs: bool | None = None) -
 
 def check_truncation(keep: int | None) -> int | None:
     """Tokens of the prompt to keep; -1 is "as many as leave room for one"."""
-    if keep is not None and keep < -1:
-        raise InvalidRequest("`truncate_prompt_tokens` is a number of tokens, or -1.", param="truncate_prompt_tokens")
+    if keep is not None and (keep < -1 or keep == 0):
+        raise InvalidRequest(
+            "`truncate_prompt_tokens` is a number of tokens, at least 1, or -1.", param="truncate_prompt_tokens"
+        )
     return keep

@@ -41,6 +41,11 @@ ANTHROPIC_PATHS = re.compile(r"/v1/messages(/count_tokens)?/?$")
 SCALE_OUT_PATHS = re.compile(r"/(render|derender)/?$")
 
 
+MESSAGE_CHARS, PARAM_CHARS = 2_000, 200
+"""How much of a message and of a field's path is told: both may repeat what a caller wrote."""
+BYTE = re.compile(r"\(byte (\d+)\)")
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """What is answered: status, message, the field at fault, and the words that each envelope has for it."""
 
@@ -50,6 +55,8 @@ class Refusal(msgspec.Struct, frozen=True):
     code: str | None = None
     kind: str | None = None
     """vLLM's type where the status alone does not say it."""
+    place: str | None = None
+    """Where the body is no JSON, which only vLLM's envelope tells."""
     headers: dict[str, str] = {}
 
 
@@ -126,7 +133,9 @@ def refusal(error: BaseException) -> Refusal:
         message, param = _schema_fault(error)
         return Refusal(400, message, param, kind="Bad Request")
     if isinstance(error, msgspec.DecodeError):
-        return Refusal(400, f"The body is no valid JSON: {error}.", kind="Bad Request")
+        at = BYTE.search(str(error))
+        place = f"body.{at[1]}" if at else "body"
+        return Refusal(400, f"The body is no valid JSON: {error}.", kind="Bad Request", place=place)
     if isinstance(error, RecursionError):
         return Refusal(400, "The body is nested too deeply.", kind="Bad Request")
     if isinstance(error, UnicodeError):
@@ -145,18 +154,16 @@ def refusal(error: BaseException) -> Refusal:
 
 def envelope(fault: Refusal, of: Family, request_id: str = "") -> dict[str, Any]:
     """The body of an error reply."""
+    message, param = _cut(fault.message, MESSAGE_CHARS), fault.param and _cut(fault.param, PARAM_CHARS)
     if of == "anthropic":
         kind = ANTHROPIC_TYPES.get(fault.status, "invalid_request_error")
-        message = (
-            f"{fault.param}: {fault.message}" if fault.param and fault.param not in fault.message else fault.message
-        )
+        message = f"{param}: {message}" if param and param not in message else message
         return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id or None}
     if of == "openai":
         kind, code = OPENAI_TYPES.get(fault.status, ("invalid_request_error", None))
-        body: dict[str, Any] = {"type": kind, "code": fault.code or code}
-    else:
-        body = {"type": fault.kind or VLLM_TYPES.get(fault.status, _phrase(fault.status)), "code": fault.status}
-    return {"error": {"message": fault.message, "type": body["type"], "param": fault.param, "code": body["code"]}}
+        return {"error": {"message": message, "type": kind, "param": param, "code": fault.code or code}}
+    kind = fault.kind or VLLM_TYPES.get(fault.status, _phrase(fault.status))
+    return {"error": {"message": message, "type": kind, "param": param or fault.place, "code": fault.status}}
 
 
 def public_status(fault: Refusal, of: Family) -> int:
@@ -198,8 +205,8 @@ def _schema_fault(error: msgspec.ValidationError) -> tuple[str, str | None]:
     """``Expected `int`, got `str` - at `$.messages[0].role``` as a message and ``messages[0].role``."""
     reason, _, path = str(error).partition(" - at `$")
     if reason == "Number out of range":
-        return "The body holds a number that is larger than any float, about 1.8e308.", None
-    param = path.rstrip("`").lstrip(".") or None
+        reason = "The number is larger than any float, about 1.8e308"
+    param = path.rstrip("`").lstrip(".").replace("[...]", "") or None  # of a key that msgspec does not tell
     if missing := re.match(r"Object missing required field `(.+?)`", reason):
         param = f"{param}.{missing[1]}" if param else missing[1]
         return f"{param}: this field is required.", param
@@ -226,6 +233,10 @@ def _query_faults(error: HTTPException) -> list[tuple[str, str]]:
     details = error.extra if isinstance(error.extra, list) else []
     found = [(entry.get("key"), entry.get("message")) for entry in details if isinstance(entry, dict)]
     return [(str(name), str(reason).replace("`", "").rstrip(".")) for name, reason in found if name]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _phrase(status: int) -> str:

@@ -75,7 +75,11 @@ async def resolve_input(
         chain = await store.resolve(previous_response_id, with_ids=with_exact)
         history, exact, model = chain.items(), chain.exact, chain.model
     elif conversation is not None:
-        history = await conversations.items(conversation)
+        try:
+            history = await conversations.items(conversation)
+        except NotFound as error:
+            error.param = "conversation"
+            raise
         if with_exact and (last := await _last_turn(history, store)) is not None:
             before, exact, model = last.response_id, last.ids, last.model
     items = await _without_references(as_list(given), history, store)

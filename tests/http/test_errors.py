@@ -124,6 +124,16 @@ def test_an_unknown_path_is_a_404(client: TestClient[Any], path: str, of: str) -
         ("/v1/chat/completions/render", {"model": "m", "messages": [{"role": 3}]}, "messages[0].role"),
         ("/v1/chat/completions/render", CHAT | {"temperature": "hot"}, "temperature"),
         ("/v1/chat/completions", CHAT | {"n": "two"}, "n"),
+        ("/v1/chat/completions/render", CHAT | {"logprobs": True, "top_logprobs": 2**70}, "top_logprobs"),
+        ("/v1/chat/completions/render", CHAT | {"logprobs": True, "top_logprobs": -2}, "top_logprobs"),
+        ("/v1/chat/completions/render", CHAT | {"truncate_prompt_tokens": 0}, "truncate_prompt_tokens"),
+        ("/v1/chat/completions/render", CHAT | {"logit_bias": {"1": "x"}}, "logit_bias"),
+        ("/v1/responses", {"input": "Hi", "metadata": {"a": 1}}, "metadata"),
+        (
+            "/v1/chat/completions/derender",
+            {"generate_response": {"choices": []}, "chat_request": CHAT | {"cache_salt": ""}},
+            "chat_request.cache_salt",
+        ),
         ("/detokenize", {"tokens": [1, "x"]}, "tokens[1]"),
         ("/inference/v1/generate", {"token_ids": [1]}, "sampling_params"),
     ],
@@ -131,7 +141,24 @@ def test_an_unknown_path_is_a_404(client: TestClient[Any], path: str, of: str) -
 def test_param_names_the_field(client: TestClient[Any], path: str, body: Any, param: str) -> None:
     fault = check(client.post(path, json=body), 400, PATHS[path])
     assert fault["param"] == param
-    assert param in fault["message"]
+    assert param.rpartition(".")[2] in fault["message"]
+
+
+def test_what_a_caller_wrote_is_repeated_in_part_only(client: TestClient[Any]) -> None:
+    for body in (
+        CHAT | {"model": "x" * 100_000},
+        CHAT | {"vllm_xargs": {"y" * 100_000: {}}},
+        {"model": "m", "messages": [{"role": "z" * 100_000}]},
+    ):
+        reply = client.post("/v1/chat/completions/render", json=body)
+        assert reply.status_code in (200, 400, 404) and (reply.status_code == 200 or len(reply.content) < 5_000)
+
+
+def test_only_vllms_envelope_says_where_the_body_is_no_json(client: TestClient[Any]) -> None:
+    for path, of in PATHS.items():
+        fault = check(client.post(path, content=b'{"a": nope}', headers={"Content-Type": "application/json"}), 400, of)
+        if of != "anthropic":
+            assert fault["param"] == ("body.7" if of == "vllm" else None)
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions/render", "/v1/chat/completions"])

@@ -22,6 +22,7 @@ from app.dialects.chat.read import read
 from app.dialects.chat.write import ChatOptions, chat_delta, chat_logprobs, fold
 from app.dialects.derender_limits import check_length, check_prompt, check_response
 from app.dialects.identity import base_id
+from app.dialects.nested import inside
 from app.dialects.recent import Recent
 from app.dialects.steps import advance, chunk_usage, first_id, first_state, whole
 from app.dialects.writer import ReplyHead
@@ -86,13 +87,14 @@ def _derender_whole(request: ChatDerenderRequest, model: DerenderModel, now: int
     prompt = request.prompt_tokens or 0
     chunk.usage = GenerateUsage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion)
     reply = fold(head, [chunk], ChatOptions(forced=derenderer.options.tool_choice in ("required", "named")))
+    ids = {choice.index: choice.token_ids for choice in reversed(chunk.choices)}
     for choice in reply.choices:
         message = choice.message
         message.annotations = message.audio = message.function_call = None
         message.reasoning = _null(message.reasoning)
         if isinstance(choice.stop_reason, UnsetType):
             choice.stop_reason = None
-        choice.token_ids = next((c.token_ids for c in chunk.choices if c.index == choice.index), None)
+        choice.token_ids = ids.get(choice.index)
         choice.routed_experts = choice.weight_versions = None
     reply.service_tier = reply.system_fingerprint = reply.prompt_text = None
     reply.prompt_logprobs = response.prompt_logprobs
@@ -159,7 +161,8 @@ def _rebind(model: DerenderModel, chat: ChatRequest | None, request_id: str, his
 
 def _read(chat: ChatRequest, model: DerenderModel) -> RenderInput:
     """The request in no dialect's words; here it may come without its messages."""
-    return read(chat if chat.messages else replace(chat, messages=NO_MESSAGES), model=ReadingView.of(model))
+    with inside("chat_request"):
+        return read(chat if chat.messages else replace(chat, messages=NO_MESSAGES), model=ReadingView.of(model))
 
 
 def _bind(

@@ -22,6 +22,9 @@ from app.rendering.sampling_checks import check_sampling
 
 __all__ = ("check_final_message", "read", "read_template")
 
+NAMES = {"logprobs": "top_logprobs"}
+"""A number of logprobs is this API's `top_logprobs`."""
+
 
 def read(request: ChatRequest, *, model: DialectModel, request_id: str | None = None) -> RenderInput:
     """What to render for a chat request.
@@ -44,7 +47,7 @@ def read(request: ChatRequest, *, model: DialectModel, request_id: str | None = 
         raise InvalidRequest(
             "A named tool is itself a constraint: leave out `structured_outputs`.", param="structured_outputs"
         )
-    check_sampling(sampling, model.generation_defaults, model.max_model_len)
+    check_sampling(sampling, model.generation_defaults, model.max_model_len, names=NAMES)
     template = read_template(request)
     prompt_ids = None if request.echo else reused_prompt(through.prompt_token_ids, conversation, model)
     if prompt_ids is not None:

@@ -12,6 +12,7 @@ from app.dialects.binding import DerenderModel, plain_derenderer
 from app.dialects.completions.write import completion_logprobs, completion_text
 from app.dialects.derender_limits import MAX_CHOICES, check_length, check_prompt, check_response
 from app.dialects.identity import base_id
+from app.dialects.nested import inside
 from app.dialects.recent import Recent
 from app.dialects.sampling_fields import read_sampling
 from app.dialects.steps import advance, chunk_usage, first_id, first_state, whole
@@ -134,8 +135,9 @@ def _bind(model: DerenderModel, request: CompletionsRequest | None, request_id: 
     if request is None:
         return plain_derenderer(model, None, request_id=request_id, logprobs=logprobs)
     # The prompt plays no part here, and a client may leave it out.
-    sampling = read_sampling(request, max_tokens=request.max_tokens, n=request.n, logprobs=request.logprobs)
-    check_sampling(sampling, model.generation_defaults, model.max_model_len)
+    with inside("completion_request"):
+        sampling = read_sampling(request, max_tokens=request.max_tokens, n=request.n, logprobs=request.logprobs)
+        check_sampling(sampling, model.generation_defaults, model.max_model_len)
     read = RenderInput(dialect=DIALECT, request_id=request_id, sampling=sampling)
     return plain_derenderer(model, read, request_id=request_id, logprobs=logprobs)
 

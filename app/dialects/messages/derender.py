@@ -8,6 +8,7 @@ from app.dialects.event_stream import Bound, derender_events, response_usage, wh
 from app.dialects.identity import base_id
 from app.dialects.messages.read import read
 from app.dialects.messages.write import MessagesWriter, fold
+from app.dialects.nested import inside
 from app.dialects.steps import whole
 from app.dialects.writer import ReplyHead, Usage
 from app.protocol.derender import EventsDerendered, MessagesDerenderRequest
@@ -62,9 +63,9 @@ def derender(
 
 def bind(request: MessagesRequest, model: DerenderModel, request_id: str, calls: int | None) -> Bound:
     """The request's derenderer; ``calls`` is None with the first chunk, when the messages are read."""
-    read_request = read(
-        request if calls is None else replace(request, messages=NO_MESSAGES), model=ReadingView.of(model)
-    )
+    asked = request if calls is None else replace(request, messages=NO_MESSAGES)
+    with inside("messages_request"):
+        read_request = read(asked, model=ReadingView.of(model))
     history = history_calls(read_request) if calls is None else calls
     kwargs = effective_kwargs(model, read_request)
     derenderer = derenderer_of(

@@ -7,6 +7,7 @@ from app.derendering.stream_state import StateSeal
 from app.dialects.binding import DerenderModel, ReadingView, derenderer_of, effective_kwargs, history_calls
 from app.dialects.event_stream import Bound, derender_events, response_usage, whole_answer
 from app.dialects.identity import base_id
+from app.dialects.nested import inside
 from app.dialects.responses.opening import open_response, read_called_tools
 from app.dialects.responses.read import LOGPROBS, read
 from app.dialects.responses.write import ResponsesWriter, fold
@@ -70,7 +71,8 @@ def bind(request: ResponsesRequest, model: DerenderModel, request_id: str, calls
     stateless = replace(request, previous_response_id=None, conversation=None, prompt=None)
     if calls is not None:
         stateless = replace(stateless, input=NO_INPUT)
-    read_request = read(stateless, model=ReadingView.of(model))
+    with inside("responses_request"):
+        read_request = read(stateless, model=ReadingView.of(model))
     history = history_calls(read_request) if calls is None else calls
     kwargs = effective_kwargs(model, read_request)
     asked = LOGPROBS in (request.include or ())

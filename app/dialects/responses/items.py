@@ -47,21 +47,29 @@ _ROLES = ("user", "assistant", "system", "developer")
 _UNFINISHED = ("in_progress", "incomplete")
 
 
-def read_items(items: Sequence[Any], *, history: int = 0) -> tuple[list[Message], bool]:
+def read_items(
+    items: Sequence[Any], *, history: int = 0, place: str = "previous_response_id"
+) -> tuple[list[Message], bool]:
     """The messages of the items, and whether the last one is to be continued.
 
     It is where the last item is a message or reasoning of the assistant with the status ``in_progress`` or
     ``incomplete``. Fields that items of clients often lack (``type``, ``id``, ``status``) are not needed.
 
-    The first ``history`` items are of earlier turns; refusals name the others by their place in ``input``.
+    The first ``history`` items are of earlier turns, and refusals of them name ``place``, the field that stands for
+    them; refusals of the others name their place in ``input``.
     """
     reader = _Reader()
     last: Mapping[str, Any] = {}
     for position, item in enumerate(items):
-        path = f"input[{position - history}]" if position >= history else "previous_response_id"
+        path = f"input[{position - history}]" if position >= history else place
         if not isinstance(item, Mapping):
             raise InvalidRequest("An item is an object.", param=path)
-        reader.read(item, path)
+        try:
+            reader.read(item, path)
+        except InvalidRequest as error:
+            if position < history:
+                error.param = place
+            raise
         last = item
     ours = last.get("type") == "reasoning" or last.get("role") == "assistant"
     unfinished = ours and last.get("status") in _UNFINISHED and bool(reader.messages)
@@ -171,13 +179,12 @@ class _Reader:
         if taken or open_ is None:
             calls = [call] if call is not None else []
             self.add(Message(role="assistant", content=content, reasoning=reasoning, tool_calls=calls))
-            return
-        self.messages[-1] = replace(
-            open_,
-            content=content if content is not None else open_.content,
-            reasoning=reasoning if reasoning is not None else open_.reasoning,
-            tool_calls=[*open_.tool_calls, call] if call is not None else open_.tool_calls,
-        )
+        elif call is not None:
+            open_.tool_calls.append(call)  # the list is this reader's own, and there may be very many calls
+        elif content is not None:
+            self.messages[-1] = replace(open_, content=content)
+        else:
+            self.messages[-1] = replace(open_, reasoning=reasoning)
 
 
 def _text(item: Mapping[str, Any], key: str, param: str, *, needed: bool = True) -> Any:

@@ -135,7 +135,8 @@ def _read_messages(request: ResponsesRequest, history: Sequence[Mapping[str, Any
     head = [Message(role="system", content=request.instructions)] if request.instructions else []
     given = request.input
     items: list[Mapping[str, Any]] = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
-    messages, unfinished = read_items([*history, *items], history=len(history))
+    place = "previous_response_id" if request.conversation is None else "conversation"
+    messages, unfinished = read_items([*history, *items], history=len(history), place=place)
     if not head and not messages:
         raise InvalidRequest("`input` must have something to answer.", param="input")
     return head + messages, unfinished
