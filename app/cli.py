@@ -94,7 +94,10 @@ def run(**options: Any) -> None:
     with tempfile.TemporaryDirectory(prefix="isthmus-metrics-") as folder:
         if wanted > 1:
             os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", folder)
-        code = serve(environment.app_path, factory=environment.is_app_factory, workers=wanted, **options)
+        # A server of one process takes the app that is made already; others make their own, by its path.
+        alone = wanted == 1 and not options["reload"]
+        app = environment.app if alone else environment.app_path
+        code = serve(app, factory=environment.is_app_factory and not alone, workers=wanted, **options)
     sys.exit(code)
 
 

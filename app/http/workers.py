@@ -18,7 +18,7 @@ OUR_LOG = {"handlers": ["default"], "level": "INFO", "propagate": False}
 
 
 def serve(
-    app: str,
+    app: Any,
     *,
     factory: bool,
     workers: int,
@@ -33,7 +33,7 @@ def serve(
     access_log: bool,
     grace: int,
 ) -> int:
-    """Serve until told to stop; the exit code.
+    """Serve an ASGI app, or what an import path names, until told to stop; the exit code.
 
     Requests in flight get ``grace`` seconds to finish. A worker that dies while serving is replaced; one that
     cannot start ends the server, since its replacement could not either.
