@@ -15,11 +15,11 @@ from app.models.rendering import find_encoder, make_renderer
 from app.models.served import Models, ServedModel
 from app.models.source import cache_directory, resolve_source
 from app.models.templates import read_templates
+from app.models.tokenizers import SharedTokenizers
 from app.multimodal.fetch import Fetcher
 from app.settings import ModelSettings, Settings
 from app.tokenizing.fast import Disagrees, speed_up
 from app.tokenizing.files import read_json
-from app.tokenizing.hf import load_tokenizer
 from app.tokenizing.memory import return_free_memory
 
 __all__ = ("load_model", "load_models")
@@ -41,9 +41,10 @@ async def load_models(settings: Settings, plugins: Plugins) -> Models:
     _check_names(settings.models)
     with ThreadPoolExecutor(LOADERS, "load") as pool:
         loop = asyncio.get_running_loop()
-        fetcher = Fetcher(settings.media)
+        fetcher, tokenizers = Fetcher(settings.media), SharedTokenizers()
         loading = [
-            loop.run_in_executor(pool, load_model, model, settings, plugins, fetcher) for model in settings.models
+            loop.run_in_executor(pool, load_model, model, settings, plugins, fetcher, tokenizers)
+            for model in settings.models
         ]
         models = Models(await asyncio.gather(*loading), fetcher=fetcher)
     return_free_memory()
@@ -60,7 +61,11 @@ def _check_names(models: list[ModelSettings]) -> None:
 
 
 def load_model(
-    model: ModelSettings, settings: Settings, plugins: Plugins, fetcher: Fetcher | None = None
+    model: ModelSettings,
+    settings: Settings,
+    plugins: Plugins,
+    fetcher: Fetcher | None = None,
+    tokenizers: SharedTokenizers | None = None,
 ) -> ServedModel:
     """Load one model. Takes as long as its vocabulary is large, about half a second; call it in a thread.
 
@@ -68,19 +73,21 @@ def load_model(
         StartupError: one line that names the model, the file and the reason.
     """
     try:
-        return _load(model, settings, plugins, fetcher or Fetcher(settings.media))
+        return _load(model, settings, plugins, fetcher or Fetcher(settings.media), tokenizers or SharedTokenizers())
     except StartupError as error:
         raise StartupError(f"model {model.name}: {error.message}", param=error.param) from error
     except IsthmusError as error:
         raise StartupError(f"model {model.name}: {error.message.splitlines()[0]}", param=error.param) from error
 
 
-def _load(model: ModelSettings, settings: Settings, plugins: Plugins, fetcher: Fetcher) -> ServedModel:
+def _load(
+    model: ModelSettings, settings: Settings, plugins: Plugins, fetcher: Fetcher, tokenizers: SharedTokenizers
+) -> ServedModel:
     local = any(engine.name == model.engine and engine.kind == "local" for engine in settings.engines)
     source = resolve_source(model.source, weights=local)
     config = _object(source / "config.json")
     generation_config = _object(source / "generation_config.json")
-    tokenizer = load_tokenizer(source, min_vocab_size=configuration.model_vocab_size(config))
+    tokenizer = tokenizers.load(source, model.tokenizer, min_vocab_size=configuration.model_vocab_size(config))
     templates = read_templates(source, tokenizer.files.config, model.chat_template)
     added = {token.content for token in tokenizer.added_tokens.values()}
     tool_format = choose_format("tool", model.tool_format, plugins, templates, added)

@@ -79,7 +79,7 @@ def _check(tokenizer: HFTokenizer, fast: Any) -> str:
 
 
 def speed_up(tokenizer: HFTokenizer, cache: Path) -> None:
-    """Load, check and swap in ``fastokens`` for one tokenizer.
+    """Load, check and swap in ``fastokens`` for one tokenizer, unless a twin of it has it already.
 
     Args:
         tokenizer: it goes on encoding meanwhile, from any thread.
@@ -88,6 +88,8 @@ def speed_up(tokenizer: HFTokenizer, cache: Path) -> None:
     Raises:
         Disagrees: it stays as it is.
     """
+    if tokenizer.is_fast:
+        return
     if not tokenizer.in_pieces:
         raise Disagrees("its texts are not encoded in pieces")
     try:

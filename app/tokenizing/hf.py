@@ -8,6 +8,7 @@ given to it. ``encode_batch`` is used throughout, as ``encode`` holds the GIL. N
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,16 @@ class HFTokenizer:
         if self.in_pieces and (disagreement := self._disagreement()) is not None:
             self.in_pieces = False
             _log.warning("%s: encoded whole, as pieces give other ids for %.60r", files.path, disagreement)
+
+    def twin(self) -> "HFTokenizer":
+        """The same tokenizer for another served model: it protects nothing yet and remembers nothing.
+
+        The vocabulary is shared, and so is a faster library that either of them is given.
+        """
+        twin = copy(self)
+        twin._cache = self._cache.emptied()
+        twin.protect(())
+        return twin
 
     def _highest_id(self) -> int:
         """The largest id that a token has. Building the whole vocabulary for it takes a quarter of loading."""
@@ -226,6 +237,11 @@ class HFTokenizer:
     def encode_pieces_plainly(self, texts: list[str]) -> list[list[int]]:
         """Ids of texts in which no added token is read, by this library, whatever :meth:`use` was given."""
         return self._pieces.encode_plainly(texts)
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether it, or a twin of it, was given a faster library."""
+        return self._pieces.is_fast
 
     def use(self, encode: Callable[[list[str]], list[list[int]]]) -> None:
         """Encode plain pieces with ``encode`` from now on (a faster library that was found to agree)."""

@@ -32,6 +32,8 @@ class PieceEncoder:
         self._start = self._bare(head.pre_tokenizer)
         self._rest = self._bare(_never_first(head.pre_tokenizer)) if self.first_differs else self._start
         self._encode: _Encode = self.encode_plainly
+        self.is_fast = False
+        """Whether :meth:`use` was given something faster."""
 
     def _bare(self, pre_tokenizer: Any) -> tokenizers.Tokenizer:
         bare = tokenizers.Tokenizer(self._whole.model)
@@ -44,6 +46,7 @@ class PieceEncoder:
     def use(self, encode: _Encode) -> None:
         """Encode pieces that are not at a text's start with ``encode`` from now on."""
         self._encode = encode
+        self.is_fast = True
 
     def encode_plainly(self, texts: list[str]) -> list[list[int]]:
         """Ids of texts that are not at a text's start."""

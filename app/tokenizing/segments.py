@@ -32,6 +32,12 @@ class SegmentCache:
         self._young_bytes = self._old_bytes = 0
         self._turn = Lock()
 
+    def emptied(self) -> "SegmentCache":
+        """Another one of this size, with nothing in it."""
+        other = SegmentCache(0)
+        other.max_bytes, other._shared = self.max_bytes, self._shared
+        return other
+
     @property
     def bytes_used(self) -> int:
         """About what all entries take now."""

@@ -231,3 +231,35 @@ def test_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.delenv("ISTHMUS_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_directory() == tmp_path / "isthmus"
+
+
+def test_models_of_one_directory_share_their_vocabulary_and_nothing_else(
+    model_dir: Callable[[str], Path],
+) -> None:
+    source = str(model_dir("qwen3"))
+    fields = {"source": source, "tokenizer": "hf", "reasoning_format": "none"}
+    models = [
+        ModelSettings(name="calls", tool_format="hermes", chat_template_kwargs={}, **fields),
+        ModelSettings(name="plain", tool_format="none", **fields),
+        ModelSettings(name="fast", tool_format="none", **{**fields, "tokenizer": "auto"}),
+    ]
+    loaded = asyncio.run(load_models(Settings(models=models), Registry()))
+    calls, plain, fast = (model.tokenizer for model in loaded)
+    assert calls.whole is plain.whole
+    assert calls.whole is not fast.whole
+    calls.protect(["<tool_call>"])
+    plain.protect([])
+    text = calls.controls.shield("<tool_call>x</tool_call>")
+    assert calls.encode(text).ids != plain.encode("<tool_call>x</tool_call>").ids
+    assert plain.encode("<tool_call>").ids == [plain.token_to_id("<tool_call>")]
+    plain.use(lambda texts: [[7] for _ in texts])
+    assert calls.is_fast
+    assert not fast.is_fast
+    assert calls.encode("never seen before").ids == [7]
+
+
+def test_every_model_of_a_broken_directory_says_why(copied: Path) -> None:
+    (copied / "tokenizer.json").unlink()
+    models = [ModelSettings(name=name, source=str(copied), tokenizer="hf") for name in ("a", "b")]
+    with pytest.raises(StartupError, match=r"model [ab]: .*no such file"):
+        asyncio.run(load_models(Settings(models=models), Registry()))
