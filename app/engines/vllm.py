@@ -8,14 +8,15 @@ from msgspec.structs import replace
 
 from app.engines.engine import TokenChunk
 from app.engines.worker import WireReply, WorkerFailure, refusal
-from app.multimodal.encoded import EncodedItem
+from app.multimodal.encoded import EncodedItem, json_body
+from app.multimodal.splice import CHUNK, Body
 from app.protocol.generate import Features, GenerateLogprobs, GenerateRequest, StructuredOutputs
 from app.protocol.usage import GenerateUsage, StreamOptions
 
 __all__ = ("VllmWire",)
 
 ID_PREFIX = "generate-tokens-"
-encode = msgspec.json.Encoder(enc_hook=EncodedItem.to_json).encode
+encode = msgspec.json.Encoder().encode
 
 
 class _Choice(Struct):
@@ -50,7 +51,7 @@ class VllmWire:
     def __init__(self, model: str = "") -> None:
         self._model = model or None
 
-    def body(self, request: GenerateRequest, worker_id: str) -> tuple[bytes, bool]:
+    def body(self, request: GenerateRequest, worker_id: str) -> tuple[bytes | Body, bool]:
         """Streamed, but where only a whole reply carries what is wanted or nothing could be streamed."""
         params = request.sampling_params
         handover = bool(request.kv_transfer_params and request.kv_transfer_params.get("do_remote_decode"))
@@ -69,7 +70,8 @@ class VllmWire:
             stream_options=StreamOptions(include_usage=True) if streamed else None,
             sampling_params=replace(params, output_kind=1 if streamed else 2),
         )
-        return encode(_without_private(sent)), streamed
+        whole = _without_private(sent)
+        return (encode(whole) if sent.features is None else json_body(whole)), streamed
 
     def abort_body(self, worker_id: str) -> bytes:
         """By the id that its answers carry."""
@@ -94,14 +96,29 @@ def _without_private(request: GenerateRequest) -> Any:
 
 def _features(features: Features | None) -> Features | None:
     """Metadata of an item whose tensors are there is left out: the tensors hold it too, and are what counts."""
-    if features is None or features.kwargs_data is None or features.mm_metadata is None:
+    if features is None or features.kwargs_data is None:
         return features
+    data = {
+        modality: [_item(item, f"features.kwargs_data.{modality}[{at}]") for at, item in enumerate(items)]
+        for modality, items in features.kwargs_data.items()
+    }
+    if features.mm_metadata is None:
+        return replace(features, kwargs_data=data)
     metadata: dict[str, list[str | None]] = {}
     for modality, items in features.mm_metadata.items():
-        tensors = features.kwargs_data.get(modality) or [None] * len(items)
+        tensors = data.get(modality) or [None] * len(items)
         metadata[modality] = [item if tensor is None else None for item, tensor in zip(items, tensors, strict=True)]
     needed = any(item is not None for items in metadata.values() for item in items)
-    return replace(features, mm_metadata=metadata if needed else None)
+    return replace(features, kwargs_data=data, mm_metadata=metadata if needed else None)
+
+
+def _item(item: Any, param: str) -> Any:
+    """A large item as one that is encoded in pieces."""
+    if not isinstance(item, str | bytes) or len(item) < CHUNK:
+        return item
+    from app.multimodal.items import raw_item  # numpy, which a server of text does without
+
+    return EncodedItem([raw_item(item, param=param)])
 
 
 class _Reply:

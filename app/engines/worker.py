@@ -17,6 +17,7 @@ from msgspec import Struct
 from app.engines.engine import TokenChunk
 from app.engines.sse import SseReader
 from app.errors import EngineFailure, EngineTimeout, InvalidRequest, IsthmusError, Overloaded
+from app.multimodal.splice import Body
 from app.protocol.generate import GenerateRequest
 
 __all__ = ("Deadlines", "Wire", "WireReply", "Worker", "WorkerFailure", "WorkerTimeout", "refusal")
@@ -59,8 +60,11 @@ class Wire(Protocol):
     health_path: str
     abort_path: str
 
-    def body(self, request: GenerateRequest, worker_id: str) -> tuple[bytes, bool]:
-        """The request's JSON, and whether its reply is streamed. ``worker_id`` is its unique id on the worker."""
+    def body(self, request: GenerateRequest, worker_id: str) -> tuple[bytes | Body, bool]:
+        """The request's JSON, and whether its reply is streamed. ``worker_id`` is its unique id on the worker.
+
+        Asked in a thread where the request has media.
+        """
 
     def abort_body(self, worker_id: str) -> bytes:
         """JSON that ends a request."""
@@ -116,7 +120,10 @@ class Worker:
             Overloaded: the worker has no room.
             WorkerFailure: anything else.
         """
-        body, streamed = self._wire.body(request, worker_id)
+        if request.features is None:
+            body, streamed = self._wire.body(request, worker_id)
+        else:
+            body, streamed = await asyncio.to_thread(self._wire.body, request, worker_id)
         self.running += 1
         over = False
         try:
@@ -133,11 +140,13 @@ class Worker:
             if not over:
                 self._say_goodbye(worker_id)
 
-    async def _chunks(self, request: GenerateRequest, body: bytes, streamed: bool) -> AsyncGenerator[TokenChunk, None]:
+    async def _chunks(
+        self, request: GenerateRequest, body: bytes | Body, streamed: bool
+    ) -> AsyncGenerator[TokenChunk, None]:
         reply = self._wire.reply(request)
-        post = self._client.build_request(
-            "POST", self._wire.generate_path, content=body, headers={"Content-Type": "application/json"}
-        )
+        headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+        content = body if isinstance(body, bytes) else _piecewise(body)
+        post = self._client.build_request("POST", self._wire.generate_path, content=content, headers=headers)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._deadlines.first
         try:
@@ -195,6 +204,13 @@ class Worker:
                 )
         except (httpx.HTTPError, TimeoutError, OSError, RuntimeError):
             pass
+
+
+async def _piecewise(body: Body) -> AsyncGenerator[bytes, None]:
+    """The body in chunks, between which others get their turn."""
+    for chunk in body.chunks():
+        yield chunk
+        await asyncio.sleep(0)
 
 
 async def _by(deadline: float, work: Awaitable[T]) -> T:

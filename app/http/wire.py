@@ -5,49 +5,14 @@ step of the event loop copies or encodes megabytes; base64 is made in a thread.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from typing import Any
-
-import msgspec
 
 from app.http.codec import MSGPACK, MSGPACK_TYPES, encode
 from app.http.exchange import Exchange
-from app.multimodal.encoded import EncodedItem
-from app.multimodal.splice import Piece, bin_header, marked, splice
+from app.multimodal.encoded import json_body, msgpack_body
+from app.multimodal.splice import Body
 from app.protocol.generate import GenerateRequest
 
 __all__ = ("Body", "wants_msgpack", "written")
-
-CHUNK = 262_144
-"""Bytes handed to the server at a time."""
-
-
-class Body:
-    """A reply's bytes in pieces; ``len`` is their sum."""
-
-    def __init__(self, pieces: Sequence[Piece]) -> None:
-        self.pieces = pieces
-        self.size = sum(len(piece) for piece in pieces)
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __bytes__(self) -> bytes:
-        return b"".join(self.pieces)
-
-    def chunks(self) -> Iterator[bytes]:
-        """The bytes in chunks of about :data:`CHUNK`."""
-        waiting: list[Piece] = []
-        held = 0
-        for piece in self.pieces:
-            view = memoryview(piece)
-            for at in range(0, len(view), CHUNK):
-                waiting.append(view[at : at + CHUNK])
-                held += len(waiting[-1])
-                if held >= CHUNK:
-                    yield b"".join(waiting)
-                    waiting, held = [], 0
-        yield b"".join(waiting)
 
 
 def wants_msgpack(accept: bytes) -> bool:
@@ -74,28 +39,9 @@ def wants_msgpack(accept: bytes) -> bool:
 async def written(value: GenerateRequest | list[GenerateRequest], exchange: Exchange) -> bytes | Body:
     """A reply as the client asked for it; ``exchange.media_type`` says what it has become."""
     packed = bool(exchange.accept) and wants_msgpack(exchange.accept)
-    if not packed and (isinstance(value, list) or value.features is None):
+    if not packed and (isinstance(value, list) or value.features is None or value.features.kwargs_data is None):
         return encode(value)
-    items: list[EncodedItem] = []
-
-    def json_hook(one: Any) -> Any:
-        if not isinstance(one, EncodedItem):
-            raise NotImplementedError(f"a {type(one).__name__} has no wire form")
-        items.append(one)
-        return marked(b'"')
-
-    def msgpack_hook(one: Any) -> Any:
-        if not isinstance(one, EncodedItem):
-            raise NotImplementedError(f"a {type(one).__name__} has no wire form")
-        items.append(one)
-        return marked(bin_header(one.size))
-
-    if packed:
-        exchange.media_type = MSGPACK
-        encoding = msgspec.msgpack.Encoder(enc_hook=msgpack_hook).encode(value)
-        return Body(splice(encoding, [one.pieces for one in items])) if items else encoding
-    encoding = msgspec.json.Encoder(enc_hook=json_hook).encode(value)
-    if not items:
-        return encoding
-    await asyncio.to_thread(lambda: [one.text() for one in items])
-    return Body(splice(encoding, [[*one.text(), b'"'] for one in items]))
+    if not packed:
+        return await asyncio.to_thread(json_body, value)
+    exchange.media_type = MSGPACK
+    return msgpack_body(value)

@@ -6,15 +6,45 @@ the event loop, whatever thread does it. So a large part is encoded as a mark, a
 
 import secrets
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-__all__ = ("MARK", "Piece", "bin_header", "ext_header", "marked", "splice")
+__all__ = ("CHUNK", "MARK", "Body", "Piece", "bin_header", "ext_header", "marked", "splice")
 
 Piece = bytes | memoryview
+CHUNK = 262_144
+"""Bytes that are written to a connection at a time."""
 MARK = secrets.token_bytes(16)
 """Stands for a part in an encoding; drawn at start-up, so that nobody can write it into a body."""
+
+
+class Body:
+    """An HTTP body's bytes in pieces; ``len`` is their sum."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self.pieces = pieces
+        self.size = sum(len(piece) for piece in pieces)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.pieces)
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes in chunks of about :data:`CHUNK`."""
+        waiting: list[Piece] = []
+        held = 0
+        for piece in self.pieces:
+            view = memoryview(piece)
+            for at in range(0, len(view), CHUNK):
+                waiting.append(view[at : at + CHUNK])
+                held += len(waiting[-1])
+                if held >= CHUNK:
+                    yield b"".join(waiting)
+                    waiting, held = [], 0
+        yield b"".join(waiting)
 
 
 def splice(encoding: bytes, parts: Iterable[Sequence[Piece]]) -> list[Piece]:

@@ -8,6 +8,7 @@ from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from app.errors import InvalidRequest, StartupError
+from app.multimodal import transforms
 from app.multimodal.processor import ItemSize, Pixels, ProcessorContext
 from plugins.auto_processor.processor import TransformersProcessor
 from plugins.llava.processor import LlavaNextProcessor
@@ -59,7 +60,8 @@ def generic(directory):
 
 
 @pytest.mark.parametrize(("width", "height"), [(100, 57), (280, 30), (700, 500)])
-def test_it_agrees_with_the_familys_own_plugin(generic, directory, width, height):
+def test_it_agrees_with_the_familys_own_plugin(monkeypatch, generic, directory, width, height):
+    monkeypatch.setattr(transforms, "fast", None)
     own = LlavaNextProcessor(context(directory, image=IMAGES))
     size = ItemSize(width, height)
     assert generic.expand("image", size, {}) == own.expand("image", size, {})

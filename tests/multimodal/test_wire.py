@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.http.codec import encode
-from app.http.wire import CHUNK, Body, wants_msgpack
+from app.http.wire import wants_msgpack
 from app.multimodal.encoded import EncodedItem
 from app.multimodal.items import decode_item
-from app.multimodal.splice import bin_header, ext_header
+from app.multimodal.splice import CHUNK, Body, bin_header, ext_header
 from app.protocol.generate import GenerateRequest
 from tests.multimodal.pictures import chat, image_part, picture_url
 
