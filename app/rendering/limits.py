@@ -5,13 +5,18 @@ __all__ = (
     "INCLUDES",
     "INT64",
     "LEAST_THINKING_BUDGET",
+    "MAX_ALLOWED_TOKEN_IDS",
     "MAX_BAD_WORDS",
+    "MAX_BAD_WORD_CHARACTERS",
+    "MAX_BIASES",
     "MAX_CACHE_SALT",
     "MAX_CHOICES",
     "MAX_LOGPROB_TOKEN_IDS",
     "MAX_METADATA",
     "MAX_PROMPTS",
+    "MAX_STOP_CHARACTERS",
     "MAX_STOP_STRINGS",
+    "MAX_STOP_TOKEN_IDS",
     "TOKEN_IDS",
 )
 
@@ -23,7 +28,21 @@ MAX_PROMPTS = 1_024
 
 MAX_STOP_STRINGS = 4
 
+MAX_STOP_CHARACTERS = 1_024
+"""Of one stop string: as many characters of output may have to be held back and compared (ours; vLLM has no bound)."""
+
+MAX_STOP_TOKEN_IDS = 1_024
+"""Ours, like the next ones but the count of words."""
+
 MAX_BAD_WORDS = 128
+
+MAX_BAD_WORD_CHARACTERS = 8_192
+"""Of all words together, each of which is tokenized twice (vLLM: 1,024 tokens)."""
+
+MAX_BIASES = 16_384
+"""Entries of ``logit_bias``."""
+
+MAX_ALLOWED_TOKEN_IDS = 131_072
 
 MAX_LOGPROB_TOKEN_IDS = 128
 

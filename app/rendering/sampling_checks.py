@@ -8,7 +8,19 @@ from operator import attrgetter
 from typing import Any
 
 from app.errors import InvalidRequest
-from app.rendering.limits import INT64, MAX_BAD_WORDS, MAX_CHOICES, MAX_LOGPROB_TOKEN_IDS, MAX_STOP_STRINGS, TOKEN_IDS
+from app.rendering.limits import (
+    INT64,
+    MAX_ALLOWED_TOKEN_IDS,
+    MAX_BAD_WORD_CHARACTERS,
+    MAX_BAD_WORDS,
+    MAX_BIASES,
+    MAX_CHOICES,
+    MAX_LOGPROB_TOKEN_IDS,
+    MAX_STOP_CHARACTERS,
+    MAX_STOP_STRINGS,
+    MAX_STOP_TOKEN_IDS,
+    TOKEN_IDS,
+)
 from app.rendering.request import SamplingRequest
 from app.rendering.sampling import effective_temperature
 
@@ -36,6 +48,11 @@ _RANGES: tuple[tuple[str, float, float, str], ...] = (
 )
 """Least and most of a number, and what a refusal says."""
 _LEAST, _MOST = [least for _, least, _, _ in _RANGES], [most for _, _, most, _ in _RANGES]
+_ID_LISTS = (
+    ("stop_token_ids", MAX_STOP_TOKEN_IDS),
+    ("allowed_token_ids", MAX_ALLOWED_TOKEN_IDS),
+    ("logprob_token_ids", MAX_LOGPROB_TOKEN_IDS),
+)
 _numbers = attrgetter(*(field for field, *_ in _RANGES))
 
 
@@ -98,11 +115,20 @@ def _check_lists(request: SamplingRequest, checks: _Checks) -> None:
         return
     require(len(request.stop) <= MAX_STOP_STRINGS, "stop", f"have at most {MAX_STOP_STRINGS} strings")
     require("" not in request.stop, "stop", "not have an empty string")
+    longest = max(map(len, request.stop), default=0)
+    require(longest <= MAX_STOP_CHARACTERS, "stop", f"have strings of at most {MAX_STOP_CHARACTERS} characters")
     require(len(request.bad_words) <= MAX_BAD_WORDS, "bad_words", f"have at most {MAX_BAD_WORDS} words")
     require("" not in request.bad_words, "bad_words", "not have an empty word")
-    asked = request.logprob_token_ids or ()
-    require(len(asked) <= MAX_LOGPROB_TOKEN_IDS, "logprob_token_ids", f"have at most {MAX_LOGPROB_TOKEN_IDS} ids")
-    for field in ("stop_token_ids", "allowed_token_ids", "logprob_token_ids"):
-        require(all(token in TOKEN_IDS for token in getattr(request, field) or ()), field, "be a list of token ids")
+    characters = sum(map(len, request.bad_words))
+    require(
+        characters <= MAX_BAD_WORD_CHARACTERS,
+        "bad_words",
+        f"have at most {MAX_BAD_WORD_CHARACTERS} characters in all",
+    )
+    for field, most in _ID_LISTS:
+        found = getattr(request, field) or (0,)
+        require(len(found) <= most, field, f"have at most {most} ids")
+        require(min(found) in TOKEN_IDS and max(found) in TOKEN_IDS, field, "be a list of token ids")
     biased = request.logit_bias or ()
+    require(len(biased) <= MAX_BIASES, "logit_bias", f"have at most {MAX_BIASES} entries")
     require(all(_TOKEN_ID.fullmatch(key) for key in biased), "logit_bias", "have token ids as keys")

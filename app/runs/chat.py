@@ -18,7 +18,7 @@ from app.protocol.generate import GenerateRequest
 from app.rendering.conversation import Text
 from app.rendering.request import NamedTool, RenderInput
 from app.runs.generate_check import accept
-from app.runs.names import CHAT, said_as
+from app.runs.names import CHAT, names_for, said_as
 from app.runs.reply import Events, Reply, require_engine
 from app.runs.run import Run, events
 from app.runs.salt import salted
@@ -56,7 +56,7 @@ async def chat(request: ChatRequest, *, model: ServedModel, tenant: str = "", he
         history_calls=history_calls(given),
         logprobs=chat_logprob_options(request) if request.logprobs or request.logprob_token_ids else None,
     )
-    run = Run(model=model, request=accepted, derenderer=derenderer, kwargs=kwargs, names=CHAT)
+    run = Run(model=model, request=accepted, derenderer=derenderer, kwargs=kwargs, names=names_for(request, CHAT))
     head = ReplyHead(id=prompt.request_id, created=int(time.time()), model=request.model or model.name)
     options = _options(request, given, prompt.token_ids, model)
     tally = Tally(len(prompt.token_ids))

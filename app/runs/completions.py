@@ -25,7 +25,8 @@ from app.protocol.generate import GenerateRequest
 from app.rendering.request import RenderInput
 from app.runs.generate_check import accept
 from app.runs.merge import merged
-from app.runs.names import COMPLETIONS, said_as
+from app.runs.names import COMPLETIONS, names_for, said_as
+from app.runs.reading import reading_all
 from app.runs.reply import Reply, require_engine
 from app.runs.run import Run
 from app.runs.salt import salted
@@ -58,7 +59,12 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 async def complete(
-    request: CompletionsRequest, *, model: ServedModel, tenant: str = "", header_id: str | None = None
+    request: CompletionsRequest,
+    *,
+    model: ServedModel,
+    tenant: str = "",
+    header_id: str | None = None,
+    long: bool = False,
 ) -> Reply:
     """The reply to a request, not yet running.
 
@@ -67,6 +73,7 @@ async def complete(
         model: the served model that it names.
         tenant: whose request it is.
         header_id: the request's ``X-Request-Id``.
+        long: whether reading it is long work.
 
     Raises:
         InvalidRequest: a field is wrong; ``param`` names it.
@@ -75,7 +82,8 @@ async def complete(
     require_engine(model)
     _refuse_unserved(request)
     base = base_id(header_id, request.request_id)
-    inputs = [salted(given, tenant) for given in read(request, model=model, request_id=base)]
+    inputs = await reading_all(lambda: read(request, model=model, request_id=base), long=long)
+    inputs = [salted(given, tenant) for given in inputs]
     with said_as(COMPLETIONS, given=request):
         rendered = await asyncio.gather(*(model.renderer.render(given) for given in inputs))
         plan = _plan(request, model, inputs, rendered)
@@ -117,7 +125,13 @@ def _plan(
     prompts = []
     for number, (given, prompt) in enumerate(zip(inputs, rendered, strict=True)):
         derenderer = plain_derenderer(model, given, request_id=prompt.request_id, logprobs=logprobs)
-        run = Run(model=model, request=accept(prompt, model), derenderer=derenderer, kwargs={}, names=COMPLETIONS)
+        run = Run(
+            model=model,
+            request=accept(prompt, model),
+            derenderer=derenderer,
+            kwargs={},
+            names=names_for(request, COMPLETIONS),
+        )
         prompts.append(
             Prompt(first=number * request.n, given=given, rendered=prompt, run=run, tally=Tally(len(prompt.token_ids)))
         )

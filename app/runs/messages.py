@@ -12,7 +12,7 @@ from app.models import ServedModel
 from app.protocol.generate import GenerateRequest
 from app.protocol.messages import CountTokensRequest, MessagesRequest
 from app.runs.generate_check import accept
-from app.runs.names import MESSAGES, said_as
+from app.runs.names import MESSAGES, names_for, said_as
 from app.runs.reply import Reply, require_engine
 from app.runs.run import Run, events
 from app.runs.salt import salted
@@ -40,7 +40,7 @@ async def message(
     if request.mcp_servers:
         raise Unsupported("Nothing here calls MCP servers: call them, and give their tools.", param="mcp_servers")
     given = salted(read(request, model=model, request_id=header_id), tenant)
-    with said_as(MESSAGES):
+    with said_as(MESSAGES, given=request):
         prompt: GenerateRequest = await model.renderer.render(given)
         accepted = accept(prompt, model)
     reply_id = f"msg_{prompt.request_id.removeprefix('chatcmpl-')}"
@@ -54,7 +54,14 @@ async def message(
         call_prefix=CALL_PREFIX,
         call_digits=CALL_DIGITS,
     )
-    run = Run(model=model, request=accepted, derenderer=derenderer, kwargs=kwargs, abort_fails=True, names=MESSAGES)
+    run = Run(
+        model=model,
+        request=accepted,
+        derenderer=derenderer,
+        kwargs=kwargs,
+        abort_fails=True,
+        names=names_for(request, MESSAGES),
+    )
     head = ReplyHead(id=reply_id, created=int(time.time()), model=request.model)
     writer = MessagesWriter(head, Usage(prompt_tokens=len(prompt.token_ids)))
     return Reply(

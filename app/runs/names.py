@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from app.errors import InvalidRequest
 
-__all__ = ("CHAT", "COMPLETIONS", "MESSAGES", "RESPONSES", "said_as")
+__all__ = ("CHAT", "COMPLETIONS", "MESSAGES", "RESPONSES", "names_for", "said_as")
 
 TOO_LONG = ("input_tokens", "input_text")
 """What a prompt that is too long is refused by, whatever field it came in."""
@@ -27,23 +28,46 @@ MESSAGES = _in(
 )
 
 
+def names_for(request: object, names: Mapping[str, str]) -> Mapping[str, str]:
+    """An API's names as they fit one request.
+
+    A field that the request has itself, under the engine's name, keeps that name. A constraint that no output format
+    asks for comes from the tools.
+    """
+    found = {
+        field: name
+        for field, name in names.items()
+        if field in ("logprobs", "token_ids") or getattr(request, field, None) is None
+    }
+    if "structured_outputs" in found and getattr(request, "tools", None):
+        format: Any = request
+        for part in found["structured_outputs"].split("."):
+            format = getattr(format, part, None)
+        kind = format.get("type") if isinstance(format, Mapping) else getattr(format, "type", None)
+        if format is None or kind == "text":
+            found["structured_outputs"] = "tools"
+    return found
+
+
 @contextmanager
 def said_as(names: Mapping[str, str], *, given: object = None) -> Iterator[None]:
     """Give refusals that pass the API's own name of the field at fault.
 
     Args:
         names: engine's fields to the API's.
-        given: the request; a field that it has itself, under the engine's name, keeps that name.
+        given: the request, for which the names are narrowed down (:func:`names_for`).
     """
     try:
         yield
     except InvalidRequest as error:
+        if given is not None:
+            names = names_for(given, names)
         param, message = error.param or "", error.message
         if param in TOO_LONG and "token_ids" in names:
             error.param, error.code = names["token_ids"], "context_length_exceeded"
             raise
         field = param.partition(".")[0]
-        if field not in names or (field not in ("logprobs", "token_ids") and getattr(given, field, None) is not None):
+        if field not in names:
             raise
         error.param = names[field]
         error.message = message.replace(f"`{field}`", f"`{names[field]}`")

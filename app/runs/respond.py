@@ -34,7 +34,7 @@ from app.runs.continuation import continued
 from app.runs.events import Ended, RunEvent, failure
 from app.runs.generate_check import accept
 from app.runs.history import ResolvedInput, as_dicts, check_outputs, conversation_id_of, resolve_input
-from app.runs.names import RESPONSES, said_as
+from app.runs.names import RESPONSES, names_for, said_as
 from app.runs.reply import require_engine
 from app.runs.run import Run, events
 from app.runs.salt import salted
@@ -256,7 +256,12 @@ async def _produced(prepared: Prepared) -> AsyncGenerator[RunEvent, None]:
     writer = ResponsesWriter(prepared.opening, tools=read_called_tools(asked.tools), logprobs=wants_logprobs)
     sampled: list[int] = []
     run = Run(
-        model=model, request=rendered.prompt, derenderer=derenderer, kwargs=kwargs, sampled=sampled, names=RESPONSES
+        model=model,
+        request=rendered.prompt,
+        derenderer=derenderer,
+        kwargs=kwargs,
+        sampled=sampled,
+        names=names_for(asked, RESPONSES),
     )
     async with aclosing(events(run, writer)) as written:
         async for event, usage in written:

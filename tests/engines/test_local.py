@@ -1,10 +1,12 @@
 """The local engine on tiny random models: batching changes nothing, every parameter does what it says."""
 
 import asyncio
+import contextlib
 import json
 import math
+import os
 import random
-import threading
+import signal
 from typing import Any
 
 import pytest
@@ -241,19 +243,45 @@ async def test_structured_outputs(wanted: dict[str, Any], holds: Any) -> None:
         assert holds(bytes(out.token_ids[:-1]).decode())
 
 
-async def test_constraints_that_take_long_to_compile_hold_nothing_else() -> None:
-    let_go = threading.Event()
+HOSTILE: list[dict[str, Any]] = [
+    {"json": {"type": "object", "properties": {f"property {i}": {"type": "string"} for i in range(5000)}}},
+    {"grammar": "root ::= " + " ".join(f'"w{i}"?' for i in range(4000))},
+    {"choice": ["ab" * 60_000]},
+    {"json": {"enum": [f"value {i}" for i in range(100_000)]}},
+]
+"""Seconds to minutes of compiling each; the last is too long to be tried."""
+
+
+async def test_a_constraint_that_takes_long_to_compile_is_refused_and_holds_nothing_up() -> None:
+    async with tiny_engine(grammar_timeout_s=0.3) as engine:
+        bodies = [request(sampling={"structured_outputs": wanted}) for wanted in HOSTILE]
+        slow = [asyncio.create_task(collect(engine, body)) for body in bodies]
+        plain = request(sampling={"max_tokens": 20, "structured_outputs": {"choice": ["yes", "no"]}})
+        assert bytes((await collect(engine, plain))[0].token_ids[:-1]) in (b"yes", b"no")
+        assert await collect(engine, request(sampling=GREEDY))
+        for wanted, error in zip(HOSTILE, await asyncio.gather(*slow, return_exceptions=True), strict=True):
+            assert isinstance(error, InvalidRequest), error
+            assert error.param == f"structured_outputs.{next(iter(wanted))}"
+        again = request(sampling={"structured_outputs": HOSTILE[1]})
+        with pytest.raises(InvalidRequest, match="seconds to compile"):
+            await collect(engine, again)
+
+
+async def test_the_process_that_tries_constraints_out_is_replaced_and_ends_with_the_engine() -> None:
+    wanted = [request(sampling={"max_tokens": 9, "structured_outputs": {"choice": [word]}}) for word in "ab"]
     async with tiny_engine() as engine:
-        engine._constraints.compile = lambda wanted: let_go.wait(20)
-        constrained = request(sampling={"max_tokens": 2, "structured_outputs": {"regex": "a"}})
-        slow = [asyncio.ensure_future(engine._constraint(constrained, engine._plan(constrained))) for _ in range(64)]
-        try:
-            await asyncio.sleep(0.05)
-            await asyncio.wait_for(asyncio.to_thread(int), 10)
-            assert await collect(engine, request(sampling=GREEDY))
-        finally:
-            let_go.set()
-            await asyncio.gather(*slow)
+        assert (await collect(engine, wanted[0]))[0].token_ids == [*b"a", 256]
+        trial = engine._grammars._trial
+        first = trial._pid
+        os.kill(first, signal.SIGKILL)
+        while trial._pid == first:  # what is sent as it dies may be lost
+            with contextlib.suppress(InvalidRequest):
+                await collect(engine, wanted[1])
+        assert (await collect(engine, wanted[1]))[0].token_ids == [*b"b", 256]
+        second = trial._pid
+    for pid in (first, second):
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 async def test_a_constraint_waits_for_the_end_of_reasoning() -> None:

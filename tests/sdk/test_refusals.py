@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.errors import InvalidRequest
 from tests.sdk.live import END, KEY, Live
 
 HI = [{"role": "user", "content": "Hi"}]
@@ -42,6 +43,12 @@ CHAT: list[tuple[dict[str, Any], str]] = [
     ({"stop": ["a", "b", "c", "d", "e"]}, "stop"),
     ({"max_completion_tokens": 0}, "max_completion_tokens"),
     ({"logit_bias": {"x": 1}}, "logit_bias"),
+    ({"logit_bias": {str(i): 1 for i in range(20_000)}}, "logit_bias"),
+    ({"bad_words": ["word " * 2000]}, "bad_words"),
+    ({"bad_words": [f"{i}" for i in range(129)]}, "bad_words"),
+    ({"stop": ["x" * 1025]}, "stop"),
+    ({"stop_token_ids": list(range(1025))}, "stop_token_ids"),
+    ({"allowed_token_ids": [0] * 131_073}, "allowed_token_ids"),
 ]
 MESSAGES: list[tuple[dict[str, Any], str]] = [
     ({"mcp_servers": [{"type": "url", "url": "http://x", "name": "x"}]}, "mcp_servers"),
@@ -51,6 +58,7 @@ MESSAGES: list[tuple[dict[str, Any], str]] = [
     ({"thinking": {"type": "enabled", "budget_tokens": 10}}, "thinking.budget_tokens"),
     ({"thinking": {"type": "on"}}, "thinking.type"),
     ({"stop_sequences": ["a", "b", "c", "d", "e"]}, "stop_sequences"),
+    ({"stop_sequences": ["x" * 1025]}, "stop_sequences"),
     ({"output_config": {"format": {"type": "xml"}}}, "output_config.format.type"),
     ({"messages": [{"role": "user", "content": [{"type": "document", "source": {}}]}]}, "messages[0].content[0].type"),
     ({"messages": []}, "messages"),
@@ -81,6 +89,45 @@ def test_messages(server: Live, fields: dict[str, Any], param: str, stream: bool
     fault = reply.json()
     assert fault["type"] == "error" and fault["error"]["type"] == "invalid_request_error"
     assert param in fault["error"]["message"]
+
+
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
+FORMAT = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+MESSAGES_TOOL = {"name": "f", "input_schema": SCHEMA}
+CONSTRAINED: list[tuple[str, dict[str, Any], str]] = [
+    ("/v1/chat/completions", {"messages": HI, "response_format": FORMAT}, "response_format"),
+    ("/v1/chat/completions", {"messages": HI, "response_format": FORMAT, "tools": [TOOL]}, "response_format"),
+    ("/v1/chat/completions", {"messages": HI, "structured_outputs": {"json": SCHEMA}}, "structured_outputs.json"),
+    ("/v1/chat/completions", {"messages": HI, "tools": [TOOL], "tool_choice": "required"}, "tools"),
+    ("/v1/completions", {"prompt": "Hi", "response_format": FORMAT}, "response_format"),
+    ("/v1/completions", {"prompt": "Hi", "structured_outputs": {"json": SCHEMA}}, "structured_outputs.json"),
+    ("/v1/responses", {"input": "Hi", "text": {"format": FORMAT["json_schema"] | {"type": "json_schema"}}},
+     "text.format"),
+    ("/v1/responses", {"input": "Hi", "structured_outputs": {"json": SCHEMA}}, "structured_outputs.json"),
+    ("/v1/responses", {"input": "Hi", "tools": [{"type": "function", "name": "f", "parameters": SCHEMA}],
+                       "tool_choice": "required", "text": {"format": {"type": "text"}}}, "tools"),
+    ("/v1/messages", {"messages": HI, "max_tokens": 9,
+                      "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}}, "output_config.format"),
+    ("/v1/messages", {"messages": HI, "max_tokens": 9, "tools": [MESSAGES_TOOL], "tool_choice": {"type": "any"}},
+     "tools"),
+    ("/inference/v1/generate", {"token_ids": [9707], "sampling_params": {"structured_outputs": {"json": SCHEMA}}},
+     "structured_outputs.json"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("path", "body", "param"), CONSTRAINED)
+def test_a_constraint_that_the_engine_refuses_is_named_as_it_was_given(
+    server: Live, path: str, body: dict[str, Any], param: str, stream: bool
+) -> None:
+    """By an engine that finds out only when it compiles it."""
+    refusal = InvalidRequest("The constraint is too much.", param="structured_outputs.json")
+    server.says("x", fail_after=0, error=refusal)
+    headers = {"Authorization": f"Bearer {KEY}"}
+    reply = httpx.post(server.url + path, json={"model": "m", "stream": stream} | body, headers=headers)
+    assert reply.status_code == 400 and len(server.engine.requests) == 1, reply.text
+    error = reply.json()["error"]
+    assert param in error["message"] if path == "/v1/messages" else error["param"] == param, error
 
 
 def test_what_changes_nothing_is_taken(server: Live) -> None:

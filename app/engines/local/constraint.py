@@ -7,6 +7,7 @@ that closes it.
 
 import json
 import re
+import threading
 from typing import Any
 
 import msgspec
@@ -15,11 +16,35 @@ from app.errors import InvalidRequest, Unsupported
 from app.protocol.generate import StructuredOutputs
 from app.tokenizing.tokenizer import Tokenizer
 
-__all__ = ("Constraint", "Constraints")
+__all__ = ("Constraint", "Constraints", "kind_of")
 
 _PLACE = re.compile(r"^\[[\d:]+\] \S+: ")
 """Time and source line with which xgrammar begins its messages."""
 KINDS = ("json", "json_object", "regex", "choice", "grammar", "structural_tag")
+MAX_BYTES = 262_144
+"""Of a constraint as JSON; OpenAI takes 120,000 characters of names and values."""
+
+
+def kind_of(wanted: StructuredOutputs) -> str:
+    """The kind of constraint, which can be served as far as that is seen without compiling it.
+
+    Raises:
+        InvalidRequest: there is none or are several, or it is too long.
+        Unsupported: it has options that no grammar here has.
+    """
+    kinds = [kind for kind in KINDS if getattr(wanted, kind) not in (None, False)]
+    if len(kinds) != 1:
+        raise InvalidRequest(
+            f"Structured outputs take one of {', '.join(KINDS)}; {len(kinds)} are given.", param="structured_outputs"
+        )
+    if wanted.whitespace_pattern is not None:
+        raise Unsupported("Grammars with a white-space pattern are not served.", param="structured_outputs")
+    (kind,) = kinds
+    if len(msgspec.json.encode(getattr(wanted, kind))) > MAX_BYTES:
+        raise InvalidRequest(
+            f"The {kind} constraint is longer than {MAX_BYTES} bytes.", param=f"structured_outputs.{kind}"
+        )
+    return kind
 
 
 class Constraint:
@@ -58,18 +83,16 @@ class Constraints:
         self._vocab_size = vocab_size
         self._eos = eos_token_ids
         self._compilers: dict[bool, Any] = {}
+        self._lock = threading.Lock()
+
+    def prepare(self) -> None:
+        """Read the vocabulary, which takes a second, before the first constraint comes."""
+        for specials in (False, True):
+            self._compiler(specials)
 
     def compile(self, wanted: StructuredOutputs) -> Any:
         """A compiled grammar; raises InvalidRequest or Unsupported naming the part that is at fault."""
-        kinds = [kind for kind in KINDS if getattr(wanted, kind) not in (None, False)]
-        if len(kinds) != 1:
-            raise InvalidRequest(
-                f"Structured outputs take one of {', '.join(KINDS)}; {len(kinds)} are given.",
-                param="structured_outputs",
-            )
-        if wanted.whitespace_pattern is not None:
-            raise Unsupported("Grammars with a white-space pattern are not served.", param="structured_outputs")
-        kind = kinds[0]
+        kind = kind_of(wanted)
         try:
             return self._compile(kind, getattr(wanted, kind), wanted)
         except Unsupported:
@@ -109,19 +132,21 @@ class Constraints:
 
     def _compiler(self, specials: bool) -> Any:
         """A compiler; text constraints never let a special token pass for its spelling, structural tags may."""
-        if specials not in self._compilers:
-            import xgrammar
-
-            hidden = frozenset() if specials else self._tokenizer.special_ids
-            size = min(self._vocab_size, self._tokenizer.vocab_size)
-            words = [b"" if i in hidden else self._tokenizer.token_bytes(i) for i in range(size)]
-            info = xgrammar.TokenizerInfo(
-                words, xgrammar.VocabType.RAW, vocab_size=self._vocab_size, stop_token_ids=list(self._eos)
-            )
-            self._compilers[specials] = xgrammar.GrammarCompiler(
-                info, max_threads=1, cache_limit_bytes=256 * 1024 * 1024
-            )
+        with self._lock:
+            if specials not in self._compilers:
+                self._compilers[specials] = self._read_vocabulary(specials)
         return self._compilers[specials]
+
+    def _read_vocabulary(self, specials: bool) -> Any:
+        import xgrammar
+
+        hidden = frozenset() if specials else self._tokenizer.special_ids
+        size = min(self._vocab_size, self._tokenizer.vocab_size)
+        words = [b"" if i in hidden else self._tokenizer.token_bytes(i) for i in range(size)]
+        info = xgrammar.TokenizerInfo(
+            words, xgrammar.VocabType.RAW, vocab_size=self._vocab_size, stop_token_ids=list(self._eos)
+        )
+        return xgrammar.GrammarCompiler(info, max_threads=1, cache_limit_bytes=256 * 1024 * 1024)
 
 
 def _spacing(wanted: StructuredOutputs) -> dict[str, Any]:

@@ -16,6 +16,7 @@ Options of an ``[[engines]]`` table of kind ``local``, all optional::
     transfer_path = ""        # folder in which embeddings are handed from encode to prefill servers; unset: nowhere
     transfer_bytes = 0        # size of that folder; 0: 1 GiB
     encode_only = false       # run the vision encoder and nothing else: the encode role
+    grammar_timeout_s = 5     # of a processor, to compile one structured output's grammar
     reasoning_end = "</think>"  # the token that closes reasoning: structured output begins after it, budgets force it
 """
 
@@ -28,8 +29,8 @@ import msgspec
 from msgspec import Struct
 
 from app.engines.engine import EngineConfig, EngineHealth, EngineLimits, TokenChunk
-from app.engines.local.constraint import Constraints
-from app.engines.local.plan import Plan, make_plan
+from app.engines.local.grammars import Grammars
+from app.engines.local.plan import Plan, make_plan, with_bad_words
 from app.engines.local.prefix_cache import PrefixCache
 from app.engines.local.scheduler import Scheduler
 from app.engines.local.stops import StopWatch
@@ -62,6 +63,7 @@ class LocalOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     transfer_path: str = ""
     transfer_bytes: int = 0
     encode_only: bool = False
+    grammar_timeout_s: float = 5
     reasoning_end: str = "</think>"
 
 
@@ -76,14 +78,13 @@ class LocalEngine:
         self._config = config
         self._given_model = model
         self._runner: Any = None
-        self._constraints: Constraints | None = None
+        self._grammars: Grammars | None = None
         self._queues: dict[Any, asyncio.Queue[TokenChunk | EngineFailure]] = {}
         self._jobs: dict[str, list[list[Any]]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting = 0
         self._media: MediaReader | None = None
         self._media_thread: ThreadPoolExecutor | None = None
-        self._compiling: ThreadPoolExecutor | None = None
         self._modalities: frozenset[str] = frozenset()
         self._vocab_size = config.vocab_size
         self._max_model_len = config.max_model_len
@@ -99,7 +100,11 @@ class LocalEngine:
         if self._runner is not None:
             return
         self._loop = asyncio.get_running_loop()
-        self._runner = await asyncio.to_thread(self._load)
+        try:
+            self._runner = await asyncio.to_thread(self._load)
+        except BaseException:
+            await self.stop()
+            raise
         self._runner.start()
 
     def _load(self) -> Any:
@@ -108,6 +113,8 @@ class LocalEngine:
         from app.engines.local.runner import Runner
 
         options = self._options
+        if self._config.tokenizer is not None:
+            self._grammars = Grammars(self._config.tokenizer, self._eos, options.grammar_timeout_s)
         source = options.source or self._config.source or self._config.model
         loaded = load_model(source, dtype=options.dtype, device=options.device, model=self._given_model)
         self._open_media(loaded)
@@ -115,10 +122,8 @@ class LocalEngine:
         longest = loaded.max_model_len
         self._max_model_len = min(self._max_model_len or longest, longest or self._max_model_len)
         self._eos = self._eos or loaded.eos_token_ids
-        if self._config.tokenizer is not None:
-            self._constraints = Constraints(self._config.tokenizer, self._vocab_size, self._eos)
-            # A schema can take minutes to compile, and must not hold the threads that everything else uses.
-            self._compiling = ThreadPoolExecutor(2, "isthmus-grammar")
+        if self._grammars is not None:
+            self._grammars.fit(self._vocab_size, self._eos)
         budget = max(kv_tokens(loaded, probe(loaded), options.kv_cache_bytes), self._max_model_len)
         scheduler = Scheduler(
             max_num_seqs=options.max_num_seqs,
@@ -150,9 +155,10 @@ class LocalEngine:
 
     async def stop(self) -> None:
         """Abort what runs and end the thread. Idempotent."""
-        for threads in (self._media_thread, self._compiling):
-            if threads is not None:
-                threads.shutdown(wait=False, cancel_futures=True)
+        if self._media_thread is not None:
+            self._media_thread.shutdown(wait=False, cancel_futures=True)
+        if self._grammars is not None:
+            await asyncio.to_thread(self._grammars.close)
         runner, self._runner = self._runner, None
         if runner is None:
             return
@@ -197,12 +203,6 @@ class LocalEngine:
             return None, None
         return await asyncio.get_running_loop().run_in_executor(self._media_thread, self._media.read, request)
 
-    async def _constraint(self, request: GenerateRequest, plan: Plan) -> Any:
-        if plan.structured_outputs is None or self._constraints is None:
-            return None
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._compiling, self._constraints.compile, plan.structured_outputs)
-
     async def generate(self, request: GenerateRequest) -> AsyncIterator[TokenChunk]:
         """Yield chunks of all outputs as the steps bring them."""
         from app.engines.local.sequence import Sequence as Output
@@ -216,7 +216,11 @@ class LocalEngine:
             for index in range(plan.n):
                 yield TokenChunk(index=index, finish_reason="length", ec_transfer_params=transfer)
             return
-        compiled = await self._constraint(request, plan)
+        if plan.bad_words:
+            plan = await asyncio.to_thread(with_bad_words, plan, self._config.tokenizer)
+        compiled = None
+        if plan.structured_outputs is not None and self._grammars is not None:
+            compiled = await self._grammars.compiled(plan.structured_outputs)
         waiting = len(self._queues) - self._options.max_num_seqs
         if waiting >= self._options.max_waiting:
             raise Overloaded(f"{waiting} outputs wait for the engine already.")
@@ -224,8 +228,8 @@ class LocalEngine:
         outputs = []
         for index in range(plan.n):
             constraint = None
-            if compiled is not None and self._constraints is not None:
-                constraint = self._constraints.start(compiled, request.reasoning_ended, self._options.reasoning_end)
+            if compiled is not None and self._grammars is not None:
+                constraint = self._grammars.start(compiled, request.reasoning_ended, self._options.reasoning_end)
             stops = None
             if plan.stop:
                 stops = StopWatch(

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
+from app.engines.local.constraint import kind_of
 from app.errors import InvalidRequest, Unsupported
 from app.protocol.generate import GenerateRequest, RepetitionDetection, StructuredOutputs
 
-__all__ = ("Plan", "bad_word_ids", "make_plan")
+__all__ = ("Plan", "make_plan", "with_bad_words")
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -34,7 +36,9 @@ class Plan(Struct, frozen=True, kw_only=True):
     logprob_token_ids: tuple[int, ...] | None = None
     logit_bias: dict[int, float] = {}
     allowed_token_ids: tuple[int, ...] | None = None
-    bad_words: tuple[tuple[int, ...], ...] = ()
+    bad_words: tuple[str, ...] = ()
+    bad_word_ids: tuple[tuple[int, ...], ...] = ()
+    """Filled in by :func:`with_bad_words`."""
     structured_outputs: StructuredOutputs | None = None
     repetition_detection: RepetitionDetection | None = None
     thinking_token_budget: int | None = None
@@ -58,7 +62,7 @@ class Plan(Struct, frozen=True, kw_only=True):
             or self.repetition_penalty != 1.0
             or self.logit_bias
             or self.allowed_token_ids is not None
-            or self.bad_words
+            or self.bad_word_ids
             or self.min_tokens
         )
 
@@ -102,14 +106,12 @@ def make_plan(
     wanted = given.get("logprob_token_ids")
     if allowed is not None and not allowed:
         raise InvalidRequest("`allowed_token_ids` is empty, so nothing could be generated.", param="allowed_token_ids")
-    for name, ids in (
-        ("logit_bias", bias),
-        ("allowed_token_ids", allowed or ()),
-        ("logprob_token_ids", wanted or ()),
-    ):
-        for token in ids:
-            if not 0 <= token < vocab_size:
-                raise InvalidRequest(f"Token id {token} is outside the vocabulary of {vocab_size}.", param=name)
+    for name, ids in (("logit_bias", bias), ("allowed_token_ids", allowed), ("logprob_token_ids", wanted)):
+        if ids and not (min(ids) >= 0 and max(ids) < vocab_size):
+            raise InvalidRequest(f"`{name}` has a token id outside the vocabulary of {vocab_size}.", param=name)
+    structured = given.get("structured_outputs")
+    if structured is not None:
+        kind_of(structured)
     interval = given.get("stream_interval") or 1
     return Plan(
         n=given.get("n", 1),
@@ -132,8 +134,8 @@ def make_plan(
         logprob_token_ids=None if wanted is None else tuple(wanted),
         logit_bias=bias,
         allowed_token_ids=None if allowed is None else tuple(allowed),
-        bad_words=bad_word_ids(given["bad_words"], tokenizer),
-        structured_outputs=given.get("structured_outputs"),
+        bad_words=tuple(given["bad_words"]),
+        structured_outputs=structured,
         repetition_detection=given.get("repetition_detection"),
         thinking_token_budget=given.get("thinking_token_budget"),
         thinking_end=thinking_end if request.reasoning_ended is False and "thinking_token_budget" in given else None,
@@ -179,13 +181,11 @@ def _refuse_media(request: GenerateRequest, modalities: frozenset[str]) -> None:
         raise Unsupported("`ec_transfer_params` go with `features`.", param="ec_transfer_params")
 
 
-def bad_word_ids(words: list[str], tokenizer: Any) -> tuple[tuple[int, ...], ...]:
-    """The id sequences that must not appear: each word as it stands, and as it is written after a space."""
-    found: list[tuple[int, ...]] = []
-    for word in words:
-        bare = tuple(tokenizer.encode(word.lstrip()).ids)
-        spaced = tuple(tokenizer.encode(" " + word.lstrip()).ids)
-        for ids in (bare, spaced):
-            if ids and ids not in found:
-                found.append(ids)
-    return tuple(found)
+def with_bad_words(plan: Plan, tokenizer: Any) -> Plan:
+    """The plan with the id sequences that must not appear: each word as it stands, and as it is written after a space.
+
+    Tokenizing takes its time: call it off the loop.
+    """
+    texts = [lead + word.lstrip() for word in plan.bad_words for lead in ("", " ")]
+    found = dict.fromkeys(tuple(tokenizer.encode(text).ids) for text in texts)
+    return replace(plan, bad_word_ids=tuple(ids for ids in found if ids))

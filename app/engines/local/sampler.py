@@ -51,20 +51,19 @@ def edit(row: Any, sequence: Sequence) -> None:
 
     plan, output = sequence.plan, sequence.output
     if plan.allowed_token_ids is not None:
-        kept = torch.tensor(plan.allowed_token_ids, device=row.device, dtype=torch.long)
+        kept = sequence.tensor("allowed", plan.allowed_token_ids, row, torch.long)
         values = row[kept]
         row.fill_(-torch.inf)
         row[kept] = values
-    for word in plan.bad_words:
+    for word in plan.bad_word_ids:
         *head, last = word
         if not head or (len(output) >= len(head) and output[-len(head) :] == head):
             row[last] = -torch.inf
     if len(output) < plan.min_tokens:
-        for token in sequence.ends:
-            row[token] = -torch.inf
-    if plan.logit_bias:  # at once: a bias may name the whole vocabulary
-        tokens = torch.tensor(list(plan.logit_bias), device=row.device, dtype=torch.long)
-        row[tokens] += torch.tensor(list(plan.logit_bias.values()), device=row.device, dtype=row.dtype)
+        row[sequence.tensor("ends", sequence.ends, row, torch.long)] = -torch.inf
+    if plan.logit_bias:
+        tokens = sequence.tensor("biased", plan.logit_bias, row, torch.long)
+        row[tokens] += sequence.tensor("biases", plan.logit_bias.values(), row, row.dtype)
     if plan.repetition_penalty != 1.0:
         seen = sequence.seen(row)
         row.copy_(

@@ -1,6 +1,7 @@
 """One output in the making: its ids, its cache, its random numbers, and when it ends."""
 
 import random
+from collections.abc import Iterable
 from typing import Any
 
 from app.engines.local.attention import KvCache
@@ -53,6 +54,7 @@ class Sequence:
         self.stop_reason: int | str | None = None
         self._seen: Any = None
         self._counts: Any = None
+        self._tensors: dict[str, Any] = {}
 
     @property
     def pending(self) -> int:
@@ -65,11 +67,21 @@ class Sequence:
         budget = self.plan.thinking_token_budget
         return self._thinking_end if budget is not None and 0 <= budget <= len(self.output) else None
 
+    def tensor(self, name: str, values: Iterable[float], like: Any, dtype: Any) -> Any:
+        """``values``, which are the same at every step, on the device of ``like``."""
+        if name not in self._tensors:
+            import torch
+
+            self._tensors[name] = torch.tensor(list(values), device=like.device, dtype=dtype)
+        return self._tensors[name]
+
     def seen(self, like: Any) -> Any:
         """Which ids stand in the prompt or the output, as booleans ``[vocabulary]``."""
         if self._seen is None:
-            self._seen = like.new_zeros(like.shape[-1], dtype=_bool())
-            self._seen[_index(self.ids, like)] = True
+            import torch
+
+            self._seen = like.new_zeros(like.shape[-1], dtype=torch.bool)
+            self._seen[torch.tensor(self.ids, device=like.device, dtype=torch.long)] = True
         return self._seen
 
     def counts(self, like: Any) -> Any:
@@ -124,15 +136,3 @@ def repeats(output: list[int], rule: RepetitionDetection) -> bool:
         if tail[size:] == tail[:-size]:
             return True
     return False
-
-
-def _bool() -> Any:
-    import torch
-
-    return torch.bool
-
-
-def _index(ids: list[int], like: Any) -> Any:
-    import torch
-
-    return torch.tensor(ids, device=like.device, dtype=torch.long)
