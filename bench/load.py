@@ -3,10 +3,11 @@
 import selectors
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-__all__ = ("Result", "drive", "post")
+__all__ = ("Result", "drive", "get", "post")
 
 
 @dataclass
@@ -36,6 +37,11 @@ def post(url: str, body: bytes) -> bytes:
         f"Content-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
+
+
+def get(url: str, path: bytes) -> bytes:
+    """A GET of a path at this server as bytes for the wire."""
+    return b"GET " + path + b" HTTP/1.1\r\nHost: " + urlsplit(url).netloc.encode() + b"\r\n\r\n"
 
 
 class Connection:
@@ -84,12 +90,20 @@ class Connection:
         return len(self.reply) >= self.whole
 
 
-def drive(url: str, requests: list[bytes], *, connections: int, seconds: float, warm_up: float = 1.0) -> Result:
+def drive(
+    url: str,
+    requests: list[bytes],
+    *,
+    connections: int,
+    seconds: float,
+    warm_up: float = 1.0,
+    wire: Callable[[str, bytes], bytes] = post,
+) -> Result:
     """Keep so many connections busy for a while; replies of the warm-up are not counted."""
     parts = urlsplit(url)
     address = (parts.hostname or "127.0.0.1", parts.port or 80)
     selector = selectors.DefaultSelector()
-    wires = [post(url, body) for body in requests]
+    wires = [wire(url, request) for request in requests]
     sent = 0
     for _ in range(connections):
         connection = Connection(address)

@@ -74,7 +74,7 @@ async def insert(database: Database, threads: list[Values], responses: list[Valu
         for table, (columns, values) in tables.items():
             if database.is_sqlite:
                 marks = ", ".join("?" * len(columns.split(",")))
-                driver.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", values)
+                await_only(driver.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", values))
             else:
                 names = columns.split(", ")
                 connection.execute(text("SELECT 1"))  # opens the transaction that the copy joins

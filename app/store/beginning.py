@@ -25,7 +25,7 @@ from app.store.turn import (
     without_output,
 )
 
-__all__ = ("begin", "slide", "whole")
+__all__ = ("begin", "whole")
 
 
 def begin(

@@ -5,6 +5,7 @@ slower on SQLite once statistics exist (its planner puts a Bloom filter over the
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Raw, Struct
 from sqlalchemy import Connection, Row, text
@@ -13,7 +14,7 @@ from app.store import blobs
 from app.store.exact import ExactIds, PackedIds, unpack
 from app.store.items import split
 
-__all__ = ("History", "walk")
+__all__ = ("History", "Walked", "read", "walk")
 
 _WALK = """
 WITH RECURSIVE chain(id, n) AS (
@@ -65,29 +66,50 @@ class History(Struct, frozen=True):
         return [*History(self.response_ids, self.inputs, [*self.outputs[:-1], []], self.status, self.model).items()]
 
 
-def walk(connection: Connection, tenant: str, response_id: str, *, now: int, with_ids: bool = False) -> History | None:
-    """Read a chain from this response back to its root.
+class Walked(Struct, frozen=True):
+    """A chain's rows, oldest first, and the blobs that they refer to: all of it, undecoded."""
 
-    Returns None, and never a part of it, where the response is unknown, another tenant's or expired, where a turn
-    before it was deleted, or where a blob of it is missing.
+    rows: Sequence[Row[Any]]
+    found: dict[bytes, bytes]
+    with_ids: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes to go through to read it."""
+        wide = sum(len(row.input) + len(row.output) for row in self.rows)
+        return wide + sum(len(data) for data in self.found.values())
+
+
+def walk(connection: Connection, tenant: str, response_id: str, *, now: int, with_ids: bool = False) -> Walked | None:
+    """Fetch a chain from this response back to its root.
+
+    Returns None, and never a part of it, where the response is unknown, another tenant's or expired, or where a turn
+    before it was deleted.
     """
     statement = STATEMENT_WITH_IDS if with_ids else STATEMENT
     rows = connection.execute(statement, {"id": response_id, "tenant": tenant, "now": now}).all()
     if not whole([row.depth for row in rows]) or any(row.input is None for row in rows):
         return None
     wide = [bytes(column) for row in rows for column in (row.input, row.output)]
+    return Walked(rows, blobs.load(connection, tenant, wide), with_ids)
+
+
+def read(walked: Walked) -> History | None:
+    """Decode a chain; None where a blob of it is missing. Long work for a long chain."""
+    rows = walked.rows
     try:
-        wide = blobs.restore(connection, tenant, wide)
+        arrays = [
+            split(blobs.put_back(bytes(column), walked.found)) for row in rows for column in (row.input, row.output)
+        ]
     except KeyError:
         return None
-    arrays = [split(part) for part in wide]
     return History(
         response_ids=[row.id for row in rows],
         inputs=arrays[0::2],
         outputs=arrays[1::2],
         status=rows[-1].status,
         model=rows[-1].model,
-        exact=unpack([_packed(row) for row in rows]) if with_ids else None,
+        exact=unpack([_packed(row) for row in rows]) if walked.with_ids else None,
     )
 
 
@@ -96,7 +118,7 @@ def whole(depths: Sequence[int | None]) -> bool:
     return bool(depths) and all(depth == place for place, depth in enumerate(depths))
 
 
-def _packed(row: Row[tuple[object, ...]]) -> PackedIds | None:
+def _packed(row: Row[Any]) -> PackedIds | None:
     if row.shared_ids is None or row.prompt_ids is None:
         return None
     return PackedIds(row.shared_ids, bytes(row.prompt_ids), bytes(row.completion_ids or b""))

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, func, insert, select
 from app.errors import InvalidRequest, NotFound
 from app.protocol.ids import item_id, item_prefix, new_id, now_ms
 from app.store import blobs
+from app.store.apart import apart, size_of
 from app.store.conversation import MOST_ITEMS, StoredConversation, check_metadata
 from app.store.database import Database
 from app.store.items import Page, check_limit, edit, listed, page, probe, with_ids
@@ -33,7 +34,8 @@ class ConversationStore:
     async def create(self, items: Sequence[Raw] = (), metadata: dict[str, str] | None = None) -> StoredConversation:
         """Begin a conversation, with up to 20 items. Raises :class:`InvalidRequest`."""
         made = StoredConversation(new_id("conv"), now_ms() // 1000, check_metadata(metadata or {}))
-        named = _named(items, made.id)
+        given, taken = await apart(size_of(items), blobs.take_out, items)
+        named = _named(given, made.id)
         row = {
             "id": made.id,
             "tenant_id": self.tenant,
@@ -43,7 +45,7 @@ class ConversationStore:
 
         def work(connection: Connection) -> None:
             connection.execute(insert(conversations), row)
-            _append(connection, self.tenant, made.id, named, start=0)
+            _append(connection, self.tenant, made.id, named, taken, start=0)
 
         await self._database.write(work)
         return made
@@ -77,22 +79,24 @@ class ConversationStore:
 
     async def add(self, conversation_id: str, items: Sequence[Raw]) -> Page:
         """Append up to 20 items; they are answered as a list. Raises :class:`NotFound` or :class:`InvalidRequest`."""
+        given, taken = await apart(size_of(items), blobs.take_out, items)
 
         def work(connection: Connection) -> tuple[list[str], list[Raw]]:
             self._find(connection, conversation_id, lock=True)
             start = _end(connection, conversation_id)
-            named = _named(items, conversation_id, start=start)
+            named = _named(given, conversation_id, start=start)
             names = [str(probe(item).id) for item in named]
-            taken = connection.execute(_TAKEN, {"key": conversation_id, "names": names})
-            if (name := taken.scalars().first()) is not None:
+            if (name := connection.execute(_TAKEN, {"key": conversation_id, "names": names}).scalar()) is not None:
                 place = names.index(name)
                 raise InvalidRequest(f"The conversation has an item '{name}' already.", param=f"items[{place}].id")
-            _append(connection, self.tenant, conversation_id, named, start=start)
+            _append(connection, self.tenant, conversation_id, named, taken, start=start)
             return names, named
 
         names, named = await self._database.write(work)
         return Page(
-            data=[listed(item, name) for name, item in zip(names, named, strict=True)],
+            data=[
+                listed(Raw(blobs.put_back(bytes(item), taken)), name) for name, item in zip(names, named, strict=True)
+            ],
             first_id=names[0] if names else None,
             last_id=names[-1] if names else None,
             has_more=False,
@@ -107,7 +111,9 @@ class ConversationStore:
     ) -> Page:
         """One page of the items. Raises :class:`NotFound` or :class:`InvalidRequest`."""
         check_limit(limit)
-        return page(await self._items(conversation_id), after=after, limit=limit, order=order)
+        items = await self._items(conversation_id)
+        size = size_of(item for _, item in items)
+        return await apart(size, page, items, after=after, limit=limit, order=order)
 
     async def item(self, conversation_id: str, item: str) -> Raw:
         """One item, as it is listed. Raises :class:`NotFound`."""
@@ -141,17 +147,16 @@ class ConversationStore:
         return await self._database.write(work)
 
     async def _items(self, conversation_id: str) -> list[tuple[str, Raw]]:
-
-        def work(connection: Connection) -> list[tuple[str, Raw]]:
+        def work(connection: Connection) -> tuple[list[tuple[str, bytes]], dict[bytes, bytes]]:
             self._find(connection, conversation_id)
-            rows = connection.execute(_ITEMS, {"key": conversation_id}).all()
-            try:
-                bodies = blobs.restore(connection, self.tenant, [bytes(row.body) for row in rows])
-            except KeyError as error:
-                raise _not_found(conversation_id) from error
-            return [(row.id, Raw(body)) for row, body in zip(rows, bodies, strict=True)]
+            rows = [(row.id, bytes(row.body)) for row in connection.execute(_ITEMS, {"key": conversation_id})]
+            return rows, blobs.load(connection, self.tenant, [body for _, body in rows])
 
-        return await self._database.read(work)
+        rows, found = await self._database.read(work)
+        try:
+            return [(name, Raw(blobs.put_back(body, found))) for name, body in rows]
+        except KeyError as error:
+            raise _not_found(conversation_id) from error
 
     def _find(self, connection: Connection, conversation_id: str, *, lock: bool = False) -> StoredConversation:
         found = None
@@ -181,7 +186,10 @@ def append(connection: Connection, tenant: str, conversation_id: str, items: Seq
             item = Raw(edit(bytes(item), {"id": name}))
         taken.add(name)
         fresh.append(item)
-    _append(connection, tenant, conversation_id, fresh, start=start, from_turn=True)
+    # They have left their blobs behind already: those only have one more user.
+    _append(connection, tenant, conversation_id, fresh, {}, start=start)
+    used = {key for item in fresh for key in blobs.references(bytes(item))}
+    blobs.use(connection, tenant, used, conversation_id=conversation_id)
 
 
 def _append(
@@ -189,25 +197,20 @@ def _append(
     tenant: str,
     conversation_id: str,
     items: Sequence[Raw],
+    taken: dict[bytes, bytes],
     *,
     start: int,
-    from_turn: bool = False,
 ) -> None:
     if not items:
         return
-    # A turn's items have left their blobs behind already: those only have one more user.
-    stored, taken = (list(items), {}) if from_turn else blobs.take_out(items)
     connection.execute(
         insert(conversation_items),
         [
             {"conversation_id": conversation_id, "position": place, "id": probe(item).id, "body": bytes(item)}
-            for place, item in enumerate(stored, start)
+            for place, item in enumerate(items, start)
         ],
     )
     blobs.save(connection, tenant, taken, conversation_id=conversation_id)
-    if from_turn:
-        used = {key for item in items for key in blobs.references(bytes(item))}
-        blobs.use(connection, tenant, used, conversation_id=conversation_id)
 
 
 def _end(connection: Connection, conversation_id: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 from sqlalchemy import BigInteger, Connection, bindparam, case, delete, select, text, update
+from sqlalchemy.util import await_only
 
 from app.errors import StoreFailure
 from app.protocol.ids import now_ms
@@ -106,10 +107,9 @@ async def _shrink(database: Database, pages: int = 2000) -> None:
         return int(connection.execute(text("PRAGMA freelist_count")).scalar_one())
 
     def give_back(connection: Connection) -> None:
-        driver = connection.connection.driver_connection
-        assert driver is not None
+        driver: Any = connection.connection.driver_connection
         # It frees a page at each step, and only a script is stepped to its end: its rows have no columns.
-        driver.executescript(f"PRAGMA incremental_vacuum({pages})")
+        await_only(driver.executescript(f"PRAGMA incremental_vacuum({pages})"))
 
     # In autocommit, as a vacuum has to be: with a reader's connection.
     for _ in range(-(await database.read(free_pages) // -pages)):

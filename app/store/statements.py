@@ -55,7 +55,7 @@ FINISH = (
         owner=None,
         events_until=case((responses.c.background, bindparam("until", type_=BigInteger)), else_=None),
     )
-    .returning(responses.c.thread_id, responses.c.conversation_id)
+    .returning(responses.c.conversation_id)
 )
 SET_OUTPUT = (
     update(turns)

@@ -15,7 +15,8 @@ from app.errors import InvalidRequest
 from app.protocol.ids import now_ms, response_range
 from app.store import blobs, chain
 from app.store import statements as sql
-from app.store.beginning import begin, slide, whole
+from app.store.apart import apart, size_of
+from app.store.beginning import begin, whole
 from app.store.conversations import append
 from app.store.database import Clash, Database
 from app.store.exact import PackedIds, TurnIds, unpack
@@ -61,7 +62,7 @@ class ResponseStore:
         """
         if turn.idempotency_key is not None and not 0 < len(turn.idempotency_key) <= 255:
             raise InvalidRequest("An idempotency key has 1 to 255 characters.", param="Idempotency-Key")
-        given, taken = blobs.take_out(turn.input)
+        given, taken = await apart(size_of(turn.input), blobs.take_out, turn.input)
         for attempt in (1, 2, 3):
             try:
                 return await self._database.write(begin, self.tenant, self._retention, turn, join(given), taken)
@@ -99,7 +100,7 @@ class ResponseStore:
         Returns:
             False where the turn does not run any more (cancelled, deleted, given up for dead): nothing was written.
         """
-        taken_out, taken = blobs.take_out(output)
+        taken_out, taken = await apart(size_of(output), blobs.take_out, output)
         now = now_ms()
         values: dict[str, Any] = {
             "key": response_id,
@@ -125,7 +126,6 @@ class ResponseStore:
             if outdated is not None and exact is not None:
                 connection.execute(sql.FORGET_IDS, {"key": outdated, "tenant": self.tenant})
             blobs.save(connection, self.tenant, taken, response_id=response_id)
-            slide(connection, self.tenant, self._retention, ended.thread_id, now)
             if ended.conversation_id is not None and status in ("completed", "incomplete"):
                 given = connection.execute(sql.INPUT, {"key": response_id}).scalar_one()
                 append(connection, self.tenant, ended.conversation_id, [*split(bytes(given)), *taken_out])
@@ -239,12 +239,16 @@ class ResponseStore:
         history = await self._walk(response_id)
         if history is None:
             raise not_found(response_id)
-        return page(listing(history.input_items(), response_id), after=after, limit=limit, order=order)
+        items = history.input_items()
+        return await apart(
+            size_of(items), lambda: page(listing(items, response_id), after=after, limit=limit, order=order)
+        )
 
     async def _walk(self, response_id: str, *, with_ids: bool = False) -> chain.History | None:
         if not usable_id(response_id):
             return None
-        return await self._database.read(chain.walk, self.tenant, response_id, now=now_ms(), with_ids=with_ids)
+        walked = await self._database.read(chain.walk, self.tenant, response_id, now=now_ms(), with_ids=with_ids)
+        return None if walked is None else await apart(walked.size, chain.read, walked)
 
     async def token_ids(self, between: tuple[str, str]) -> TurnIds | None:
         """The token ids of the ended turn in a range of ids, where they are kept whole; None where they are not."""

@@ -1,11 +1,12 @@
 """The compliance cases of Open Responses (2026-04-24): each reply held against every key that its schemas require."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.models import BUILT
+from tests.models import BUILT, model_directory
 
 from .served import CALL, END, THOUGHT, TOOLS, Served, serve
 
@@ -30,9 +31,8 @@ PIXEL = (
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("store")
-    with serve(f"sqlite+aiosqlite:///{folder / 'store.db'}") as running:
+def served(store_url: str) -> Iterator[Served]:
+    with serve(store_url) as running:
         yield running
 
 
@@ -112,10 +112,24 @@ def test_tool_calling_streamed(served: Served) -> None:
     assert of_it[-1]["name"] == "f"
 
 
-def test_an_image_is_served_or_refused_by_name(served: Served) -> None:
-    """This model sees nothing: it says so, instead of answering about a picture that it was never shown."""
-    parts = [{"type": "input_text", "text": "What is this?"}, {"type": "input_image", "image_url": PIXEL}]
-    body = {"model": "m", "input": [{"type": "message", "role": "user", "content": parts}]}
+IMAGE = [{"type": "input_text", "text": "What is this?"}, {"type": "input_image", "image_url": PIXEL}]
+
+
+@pytest.mark.skipif("qwen2.5-vl" not in BUILT, reason="no tokenizer data packages (make test installs them)")
+def test_an_image(store_url: str) -> None:
+    models = [{"name": "m", "source": str(model_directory("qwen2.5-vl")), "tokenizer": "hf"}]
+    with serve(store_url, ISTHMUS_MODELS=json.dumps(models)) as seeing:
+        seeing.says(f"A pixel.{END}")
+        reply = check_response(seeing.post(input=[{"type": "message", "role": "user", "content": IMAGE}]))
+        assert text_of(reply) == "A pixel."
+        features = seeing.engine.requests[-1].features
+        assert features is not None
+        assert len(features.mm_placeholders["image"]) == 1
+
+
+def test_a_model_that_sees_nothing_refuses_an_image_by_name(served: Served) -> None:
+    """It says so, instead of answering about a picture that it was never shown."""
+    body = {"model": "m", "input": [{"type": "message", "role": "user", "content": IMAGE}]}
     refused = served.call("POST", "/responses", json=body)
     assert refused.status_code == 400
     assert refused.json()["error"]["param"].startswith("input[0].content[1]")

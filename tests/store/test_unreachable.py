@@ -8,9 +8,11 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import OperationalError
 
+from app.errors import StartupError
 from app.store.database import Database
 from tests.models import BUILT
 
+from .conftest import POSTGRES
 from .served import END, THOUGHT, Served, serve
 
 pytestmark = pytest.mark.skipif(not BUILT, reason="no tokenizer data packages (make test installs them)")
@@ -51,8 +53,8 @@ def test_what_needs_the_store_answers_503_and_the_rest_goes_on(served: Served) -
     served.post(input="again", previous_response_id=made["id"])
 
 
-def test_sqlite_needs_no_driver(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its name in the URL is what other programs use; ours reaches SQLite by itself."""
-    monkeypatch.setitem(sys.modules, "aiosqlite", None)
-    Database(f"sqlite+aiosqlite:///{tmp_path / 'x.db'}")
-    Database(f"sqlite:///{tmp_path / 'x.db'}")
+@pytest.mark.parametrize(("driver", "url"), [("aiosqlite", "sqlite+aiosqlite://"), ("asyncpg", POSTGRES)])
+def test_a_driver_that_is_missing_is_named(driver: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, driver, None)
+    with pytest.raises(StartupError, match=f"pip install {driver}"):
+        Database(url)
