@@ -16,7 +16,7 @@ from litestar.plugins.core import MsgspecDIPlugin
 
 from app.cli import Commands
 from app.errors import StartupError
-from app.http.codec import StructDocs
+from app.http.codec import JsonRequest, StructDocs
 from app.http.docs import ASSETS, openapi_config
 from app.http.errors import EXCEPTION_HANDLERS
 from app.http.json_route import ShortWay, short_ways
@@ -93,6 +93,7 @@ def create_app() -> Isthmus:
         plugins=[StructDocs(), Commands()],
         logging_config=None,
         request_max_body_size=None,
+        request_class=JsonRequest,
     )
     app.ways = short_ways(JSON_ROUTES, service, gate)
     return app

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterable
 from typing import Any, ClassVar, TypeVar, cast
 
 import msgspec
-from litestar import Response
+from litestar import Request, Response
 from litestar._openapi.schema_generation.plugins.struct import StructSchemaPlugin
 from litestar.dto import AbstractDTO, DTOConfig, DTOFieldDefinition
 from litestar.exceptions import HTTPException
@@ -14,12 +14,16 @@ from litestar.params import Body
 from litestar.plugins import OpenAPISchemaPlugin
 
 from app.errors import InvalidRequest
+from app.http.exchange import exchange_of
+from app.http.large import decode_large, is_large
 from app.multimodal.encoded import EncodedItem
+from app.rendering.prompt import LONG_WORK, in_thread
 
 __all__ = (
     "MSGPACK",
     "MSGPACK_TYPES",
     "TAKES_MSGPACK",
+    "JsonRequest",
     "StructDTO",
     "StructDocs",
     "UnsupportedMediaType",
@@ -28,6 +32,7 @@ __all__ = (
     "encode",
     "json_body",
     "read_body",
+    "readable",
     "reply",
 )
 
@@ -62,9 +67,18 @@ def decode(decoder: msgspec.json.Decoder[Any], headers: Iterable[tuple[bytes, by
     """A JSON body as the decoder's type.
 
     Raises:
+        UnsupportedMediaType, InvalidRequest: as :func:`readable` does.
+        msgspec.DecodeError: it is no JSON, or not of this shape.
+    """
+    return decoder.decode(readable(headers, body))
+
+
+def readable(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> bytes:
+    """A body that may be JSON, without a byte order mark.
+
+    Raises:
         UnsupportedMediaType: the body says it is something else (one that says nothing is JSON), or is compressed.
         InvalidRequest: there is no body.
-        msgspec.DecodeError: it is no JSON, or not of this shape.
     """
     kind = content_type(headers)
     if kind and kind != b"application/json" and not kind.endswith(b"+json"):
@@ -73,7 +87,7 @@ def decode(decoder: msgspec.json.Decoder[Any], headers: Iterable[tuple[bytes, by
         raise InvalidRequest("The body is empty; a JSON object is needed.")
     if body.startswith(GZIP):
         raise UnsupportedMediaType("Compressed bodies are not taken; send the JSON as it is.")
-    return decoder.decode(body.removeprefix(BOM))
+    return body.removeprefix(BOM)
 
 
 def content_type(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
@@ -96,6 +110,23 @@ async def read_body(receive: Any) -> bytes:
     return b"".join(parts)
 
 
+class JsonRequest(Request[Any, Any, Any]):
+    """A request whose large body is decoded in a thread as soon as it is there; :class:`StructDTO` finds it done."""
+
+    async def body(self) -> bytes:
+        """See :meth:`litestar.Request.body`."""
+        body = await super().body()
+        exchange, handler, headers = exchange_of(self.scope), self.route_handler, self.scope["headers"]
+        if exchange.large or not is_large(body):
+            return body
+        exchange.large = True
+        kind = StructDTO.kinds.get(handler.handler_id)
+        packed = "takes_msgpack" in handler.opt and content_type(headers) in MSGPACK_TYPES
+        if kind is not None and not packed:
+            exchange.decoded = await in_thread(LONG_WORK, lambda: decode_large(kind, readable(headers, body)))
+        return body
+
+
 class StructDTO(AbstractDTO[T]):
     """Decode a handler's ``data`` straight into its struct: one pass instead of dicts, then convert.
 
@@ -103,6 +134,7 @@ class StructDTO(AbstractDTO[T]):
     """
 
     config = DTOConfig()
+    kinds: ClassVar[dict[str, Any]] = {}
     decoders: ClassVar[dict[str, msgspec.json.Decoder[Any]]] = {}
     packed_decoders: ClassVar[dict[str, msgspec.msgpack.Decoder[Any]]] = {}
 
@@ -125,6 +157,7 @@ class StructDTO(AbstractDTO[T]):
     def create_for_field_definition(cls, field_definition: Any, handler_id: str, backend_cls: Any = None) -> None:
         """Make the handler's decoder once, when the app is built."""
         if field_definition.name == "data":
+            cls.kinds[handler_id] = field_definition.annotation
             cls.decoders[handler_id] = msgspec.json.Decoder(field_definition.annotation)
             cls.packed_decoders[handler_id] = msgspec.msgpack.Decoder(field_definition.annotation)
 
@@ -136,6 +169,9 @@ class StructDTO(AbstractDTO[T]):
     def decode_bytes(self, value: bytes) -> Any:
         """The body as the struct; msgspec's errors reach the exception handlers unchanged."""
         handler, headers = self.asgi_connection.route_handler, self.asgi_connection.scope["headers"]
+        decoded = exchange_of(self.asgi_connection.scope).decoded
+        if decoded is not None:
+            return decoded
         if "takes_msgpack" in handler.opt and content_type(headers) in MSGPACK_TYPES:
             return self.packed_decoders[handler.handler_id].decode(value)
         return decode(self.decoders[handler.handler_id], headers, value)

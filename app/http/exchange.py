@@ -13,16 +13,30 @@ class Exchange:
 
     ``client_id`` is the request's own ``X-Request-Id`` or None; ``request_id`` is that or a fresh one. ``model`` is
     the served model's name (never what the client typed, which is unbounded); tokens are counted by the handler.
-    ``accept`` is what the client wants to have, ``media_type`` what the reply is.
+    ``accept`` is what the client wants to have, ``media_type`` what the reply is. ``large`` says that the body is long
+    work (:mod:`app.http.large`), and ``decoded`` is what it was decoded to where that was done ahead.
     """
 
-    __slots__ = ("accept", "client_id", "media_type", "model", "request_id", "tenant", "tokens_in", "tokens_out")
+    __slots__ = (
+        "accept",
+        "client_id",
+        "decoded",
+        "large",
+        "media_type",
+        "model",
+        "request_id",
+        "tenant",
+        "tokens_in",
+        "tokens_out",
+    )
 
     def __init__(self, client_id: str | None = None, accept: bytes = b"") -> None:
         self.client_id = client_id
         self.request_id = client_id or f"{random.getrandbits(128):032x}"
         self.accept = accept
         self.media_type = JSON
+        self.large = False
+        self.decoded: Any = None
         self.tenant = ""
         self.model = ""
         self.tokens_in = 0

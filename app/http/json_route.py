@@ -14,13 +14,15 @@ from litestar import Request, Response, post
 from litestar.datastructures import State
 from litestar.di import NamedDependency
 
-from app.http.codec import StructDTO, decode, json_body, read_body
+from app.http.codec import StructDTO, decode, json_body, read_body, readable
 from app.http.docs import error_replies
 from app.http.errors import send_error
 from app.http.exchange import Exchange, exchange_of
+from app.http.large import decode_large, is_large
 from app.http.service import Service
 from app.http.shell import Gate, Shell
-from app.http.wire import Body
+from app.multimodal.splice import Body
+from app.rendering.prompt import LONG_WORK, in_thread
 
 __all__ = ("JsonRoute", "ShortWay", "short_ways")
 
@@ -76,6 +78,7 @@ class Ending:
     """The innermost ASGI app of a short way: body to struct, function, bytes."""
 
     def __init__(self, route: JsonRoute, service: Service) -> None:
+        self.takes = route.takes
         self.decoder = msgspec.json.Decoder(route.takes)
         self.run = route.run
         self.service = service
@@ -84,7 +87,12 @@ class Ending:
         """Answer one request."""
         exchange = scope["isthmus"]
         try:
-            data = decode(self.decoder, scope["headers"], await read_body(receive))
+            given = await read_body(receive)
+            if is_large(given):
+                exchange.large = True
+                data = await in_thread(LONG_WORK, lambda: decode_large(self.takes, readable(scope["headers"], given)))
+            else:
+                data = decode(self.decoder, scope["headers"], given)
             body = await self.run(self.service, data, exchange)
         except Exception as error:
             await send_error(scope, send, error)

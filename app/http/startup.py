@@ -1,6 +1,6 @@
 """Settings to a service that can answer: plugins, models, engines, and a probe through each model."""
 
-import gc
+import asyncio
 import logging
 import os
 import secrets
@@ -14,6 +14,7 @@ from msgspec import structs
 from app.derendering.stream_state import StateSeal
 from app.engines.engine import Engine, EngineConfig, SharedEngine
 from app.errors import IsthmusError, StartupError
+from app.http.garbage import look_seldom, look_when_idle
 from app.http.service import Service
 from app.http.shell import Gate
 from app.http.workers import end_with_parent
@@ -59,8 +60,9 @@ async def start(service: Service, gate: Gate, stack: AsyncExitStack) -> None:
     gate.open(settings)
     stack.callback(gate.telemetry.closed)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    gc.collect()
-    gc.freeze()
+    look_seldom()
+    looking = asyncio.create_task(look_when_idle(lambda: gate.admission.running))
+    stack.callback(looking.cancel)
     service.ready = True
     service.models.speed_up(gate.admission.idle_s)
     for line in announcement(service):

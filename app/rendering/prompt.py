@@ -22,7 +22,7 @@ from app.rendering.template import ChatTemplate
 from app.rendering.templates import ChatTemplates
 from app.tokenizing.tokenizer import Encoded, Tokenizer
 
-__all__ = ("PromptWriter", "WrittenPrompt")
+__all__ = ("LONG_WORK", "PromptWriter", "WrittenPrompt", "in_thread")
 
 T = TypeVar("T")
 
@@ -87,8 +87,13 @@ class PromptWriter:
         self.placeholder = placeholder
         self.exact = exact
 
-    async def write(self, conversation: Conversation, options: TemplateOptions, dialect: str) -> WrittenPrompt:
-        """The prompt's ids; see :meth:`app.rendering.renderer.Renderer.render` for what is refused."""
+    async def write(
+        self, conversation: Conversation, options: TemplateOptions, dialect: str, *, long: bool = False
+    ) -> WrittenPrompt:
+        """The prompt's ids; see :meth:`app.rendering.renderer.Renderer.render` for what is refused.
+
+        ``long`` says that the event loop must not do it, however few and short the messages are.
+        """
         if not conversation.messages:
             raise InvalidRequest("A conversation needs at least one message.", param="messages")
         if options.continue_final_message and options.add_generation_prompt:
@@ -97,7 +102,7 @@ class PromptWriter:
                 param="continue_final_message",
             )
         if self.encoder is not None:
-            return await self.write_by_encoder(self.encoder, conversation, options, dialect)
+            return await self.write_by_encoder(self.encoder, conversation, options, dialect, long=long)
         if self.templates is None:
             raise InvalidRequest("This model has no chat template; set `chat_template` for it.", param="messages")
         asked = options.chat_template
@@ -105,7 +110,7 @@ class PromptWriter:
             asked = options.kwargs.get("chat_template")
         template = self.templates.choose(asked, has_tools=bool(conversation.tools))
         kwargs = self.effective_kwargs(conversation, options, dialect, lambda: template.honours_no_effort)
-        if is_short(conversation.messages, LOOP_CHARS):
+        if not long and is_short(conversation.messages, LOOP_CHARS):
             values = self.values(template, conversation, options, kwargs, dialect)
             text = without_tag(await self.templated(template, values), values)
             return WrittenPrompt(await self.encode(text, options), kwargs)
@@ -117,7 +122,7 @@ class PromptWriter:
         return WrittenPrompt(await in_thread(LONG_WORK if template.inline else STRANGE_TEMPLATES, work), kwargs)
 
     async def write_by_encoder(
-        self, encoder: PromptEncoder, conversation: Conversation, options: TemplateOptions, dialect: str
+        self, encoder: PromptEncoder, conversation: Conversation, options: TemplateOptions, dialect: str, *, long: bool
     ) -> WrittenPrompt:
         """The prompt of a model without a template."""
         if options.chat_template is not None or "chat_template" in options.kwargs:
@@ -134,7 +139,7 @@ class PromptWriter:
             ids = encoder.encode(conversation, how)
             return Encoded(ids, offsets_of(self.tokenizer, ids) if options.return_token_offsets else None)
 
-        if is_short(conversation.messages, SHORT_CHARS):
+        if not long and is_short(conversation.messages, SHORT_CHARS):
             return WrittenPrompt(work(), kwargs)
         return WrittenPrompt(await in_thread(LONG_WORK, work), kwargs)
 

@@ -12,7 +12,7 @@ from app.rendering.conversation import Conversation, Media
 from app.rendering.encoder import PromptEncoder
 from app.rendering.media import MediaEncoder, MediaPrompt, media_of
 from app.rendering.normalise import tool_dict
-from app.rendering.prompt import PromptWriter, WrittenPrompt
+from app.rendering.prompt import LONG_WORK, PromptWriter, WrittenPrompt, in_thread
 from app.rendering.provenance import NO_SHIELD, Shield
 from app.rendering.request import NamedTool, RenderInput, TemplateOptions
 from app.rendering.sampling import resolve
@@ -115,6 +115,8 @@ class Renderer:
             ids = [token for start, end in ranges for token in ids[start:end]]
             offsets = offsets and [pair for start, end in ranges for pair in offsets[start:end]]
         self.check_length(ids, request)
+        if request.long:
+            return await in_thread(LONG_WORK, lambda: self.answer(request, ids, offsets, features, kwargs))
         return self.answer(request, ids, offsets, features, kwargs)
 
     async def prompt(
@@ -123,7 +125,7 @@ class Renderer:
         """Ids, offsets, features and effective kwargs of a conversation, its oldest items dropped if it asks so."""
         options = request.template
         self.check_media(conversation, options)
-        written = await self.writer.write(conversation, options, request.dialect)
+        written = await self.writer.write(conversation, options, request.dialect, long=request.long)
         expanded = await self.expand(conversation, written, options)
         if options.drop_oldest_items and len((expanded or written.encoded).ids) >= self.max_model_len:
             growth = expanded.growth if expanded is not None else {}
@@ -158,7 +160,7 @@ class Renderer:
                 documents=conversation.documents,
             )
             try:
-                found = await self.writer.write(shorter, request.template, request.dialect)
+                found = await self.writer.write(shorter, request.template, request.dialect, long=request.long)
             except InvalidRequest:
                 # A template may refuse to begin here (with the assistant, say); a later place is tried.
                 low = middle + 1

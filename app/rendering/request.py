@@ -99,6 +99,8 @@ class RenderInput(Struct, frozen=True, kw_only=True):
     """Resolved: "auto" where tools are given without a choice; None only where the Messages API gave none."""
     parallel_tool_calls: bool = True
     include_reasoning: bool = True
+    long: bool = False
+    """Whether its rendering is long work whatever its length: a thread does it."""
     stream: bool = False
     stream_options: StreamOptions | None = None
     return_token_ids: bool | None = None

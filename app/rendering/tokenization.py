@@ -18,10 +18,12 @@ async def tokenize_text(renderer: Renderer, text: str, *, add_special_tokens: bo
     return (await renderer.writer.encode(text, options)).ids
 
 
-async def tokenize_conversation(renderer: Renderer, conversation: Conversation, options: TemplateOptions) -> list[int]:
-    """Ids of a chat prompt, media placeholders at their full length; of any length."""
+async def tokenize_conversation(
+    renderer: Renderer, conversation: Conversation, options: TemplateOptions, *, long: bool = False
+) -> list[int]:
+    """Ids of a chat prompt, media placeholders at their full length; of any length. ``long``: it is long work."""
     options = structs.replace(options, truncate_prompt_tokens=-1)
-    unbounded = RenderInput(dialect="chat", request_id="", conversation=conversation, template=options)
+    unbounded = RenderInput(dialect="chat", request_id="", conversation=conversation, template=options, long=long)
     return (await renderer.prompt(conversation, unbounded))[0]
 
 

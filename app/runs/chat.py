@@ -19,6 +19,7 @@ from app.rendering.conversation import Text
 from app.rendering.request import NamedTool, RenderInput
 from app.runs.generate_check import accept
 from app.runs.names import CHAT, names_for, said_as
+from app.runs.reading import reading
 from app.runs.reply import Events, Reply, require_engine
 from app.runs.run import Run, events
 from app.runs.salt import salted
@@ -27,7 +28,9 @@ from app.runs.tally import Tally
 __all__ = ("chat",)
 
 
-async def chat(request: ChatRequest, *, model: ServedModel, tenant: str = "", header_id: str | None = None) -> Reply:
+async def chat(
+    request: ChatRequest, *, model: ServedModel, tenant: str = "", header_id: str | None = None, long: bool = False
+) -> Reply:
     """The reply to a request, not yet running.
 
     Args:
@@ -35,6 +38,7 @@ async def chat(request: ChatRequest, *, model: ServedModel, tenant: str = "", he
         model: the served model that it names.
         tenant: whose request it is.
         header_id: the request's ``X-Request-Id``.
+        long: whether reading it is long work.
 
     Raises:
         InvalidRequest: a field is wrong; ``param`` names it.
@@ -43,7 +47,8 @@ async def chat(request: ChatRequest, *, model: ServedModel, tenant: str = "", he
     """
     require_engine(model)
     _refuse_unserved(request)
-    given = salted(read(request, model=model, request_id=header_id), tenant)
+    given = await reading(lambda: read(request, model=model, request_id=header_id), long=long)
+    given = salted(given, tenant)
     with said_as(CHAT, given=request):
         prompt: GenerateRequest = await model.renderer.render(given)
         accepted = accept(prompt, model)

@@ -3,16 +3,17 @@
 Rendering knows no store: it gets the whole conversation inline, as a client without a store would have sent it.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from app.errors import InvalidRequest, NotFound
 from app.protocol.ids import response_range
+from app.rendering.prompt import LONG_WORK, in_thread
 from app.store.exact import ExactIds, TurnIds
-from app.store.items import as_list, probe, with_ids
+from app.store.items import Probe, as_list, probe, with_ids
 
 if TYPE_CHECKING:
     from app.store.conversations import ConversationStore
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ("ResolvedInput", "as_dicts", "check_outputs", "conversation_id_of", "resolve_input")
 
+T = TypeVar("T")
+
+LOOP_BYTES = 131_072
+"""Bytes of an input that is resolved on the event loop: a millisecond or two."""
 TURNS_TRIED = 3
 """How many of a conversation's last turns are asked for their token ids (items may have been added by hand)."""
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
@@ -82,8 +87,15 @@ async def resolve_input(
             raise
         if with_exact and (last := await _last_turn(history, store)) is not None:
             before, exact, model = last.response_id, last.ids, last.model
-    items = await _without_references(as_list(given), history, store)
-    return ResolvedInput(history, with_ids(items, response_id), exact, model, before)
+    long = len(bytes(given)) > LOOP_BYTES
+    probed = await _in_turn(lambda: _probed(as_list(given)), long=long)
+    items = await _without_references(probed, history, store)
+    named = await _in_turn(lambda: with_ids(items, response_id), long=long)
+    return ResolvedInput(history, named, exact, model, before)
+
+
+async def _in_turn(work: Callable[[], T], *, long: bool) -> T:
+    return await in_thread(LONG_WORK, work) if long else work()
 
 
 async def _last_turn(history: Sequence[Raw], store: "ResponseStore") -> TurnIds | None:
@@ -101,15 +113,24 @@ async def _last_turn(history: Sequence[Raw], store: "ResponseStore") -> TurnIds 
     return None
 
 
-async def _without_references(items: Sequence[Raw], history: Sequence[Raw], store: "ResponseStore") -> list[Raw]:
+def _probed(items: Sequence[Raw]) -> list[tuple[Raw, Probe]]:
+    """Items with what they are."""
+    probed = []
+    for index, item in enumerate(items):
+        try:
+            probed.append((item, probe(item)))
+        except msgspec.MsgspecError as error:
+            raise InvalidRequest(f"The item is malformed: {error}", param=f"input[{index}]") from error
+    return probed
+
+
+async def _without_references(
+    items: Sequence[tuple[Raw, Probe]], history: Sequence[Raw], store: "ResponseStore"
+) -> list[Raw]:
     """Each reference by its item; what the history has already is not said twice."""
     known = {name for item in history if (name := probe(item).id)}
     result = []
-    for index, item in enumerate(items):
-        try:
-            found = probe(item)
-        except msgspec.MsgspecError as error:
-            raise InvalidRequest(f"The item is malformed: {error}", param=f"input[{index}]") from error
+    for index, (item, found) in enumerate(items):
         # A client that keeps its own copy of what we answered sends it along; its own ids mean nothing to us.
         if found.id in known and (found.kind == "item_reference" or response_range(found.id or "") is not None):
             continue

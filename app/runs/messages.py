@@ -13,6 +13,7 @@ from app.protocol.generate import GenerateRequest
 from app.protocol.messages import CountTokensRequest, MessagesRequest
 from app.runs.generate_check import accept
 from app.runs.names import MESSAGES, names_for, said_as
+from app.runs.reading import reading
 from app.runs.reply import Reply, require_engine
 from app.runs.run import Run, events
 from app.runs.salt import salted
@@ -21,7 +22,12 @@ __all__ = ("count_tokens", "message")
 
 
 async def message(
-    request: MessagesRequest, *, model: ServedModel, tenant: str = "", header_id: str | None = None
+    request: MessagesRequest,
+    *,
+    model: ServedModel,
+    tenant: str = "",
+    header_id: str | None = None,
+    long: bool = False,
 ) -> Reply:
     """The reply to a request, not yet running.
 
@@ -30,6 +36,7 @@ async def message(
         model: the served model that it names.
         tenant: whose request it is.
         header_id: the request's ``X-Request-Id``.
+        long: whether reading it is long work.
 
     Raises:
         InvalidRequest: a field is wrong; ``param`` names it.
@@ -39,7 +46,8 @@ async def message(
     require_engine(model)
     if request.mcp_servers:
         raise Unsupported("Nothing here calls MCP servers: call them, and give their tools.", param="mcp_servers")
-    given = salted(read(request, model=model, request_id=header_id), tenant)
+    given = await reading(lambda: read(request, model=model, request_id=header_id), long=long)
+    given = salted(given, tenant)
     with said_as(MESSAGES, given=request):
         prompt: GenerateRequest = await model.renderer.render(given)
         accepted = accept(prompt, model)
@@ -73,14 +81,16 @@ async def message(
     )
 
 
-async def count_tokens(request: CountTokensRequest, *, model: ServedModel) -> int:
+async def count_tokens(request: CountTokensRequest, *, model: ServedModel, long: bool = False) -> int:
     """Tokens of the request's prompt, which may be longer than the model's context.
+
+    ``long`` says whether reading it is long work.
 
     Raises:
         InvalidRequest: a field is wrong; ``param`` names it.
         BadMedia: an image could not be had.
     """
-    given = read_for_counting(request, model=model)
+    given = await reading(lambda: read_for_counting(request, model=model), long=long)
     assert given.conversation is not None
     with said_as(MESSAGES):
         ids, *_ = await model.renderer.prompt(given.conversation, given)

@@ -35,6 +35,7 @@ from app.runs.events import Ended, RunEvent, failure
 from app.runs.generate_check import accept
 from app.runs.history import ResolvedInput, as_dicts, check_outputs, conversation_id_of, resolve_input
 from app.runs.names import RESPONSES, names_for, said_as
+from app.runs.reading import reading
 from app.runs.reply import require_engine
 from app.runs.run import Run, events
 from app.runs.salt import salted
@@ -86,6 +87,7 @@ async def render(
     response_id: str,
     token_exact: bool = True,
     seal: Seal | None = None,
+    long: bool = False,
 ) -> Rendered:
     """Resolve ``previous_response_id``, ``conversation``, references and compactions, and render.
 
@@ -97,13 +99,13 @@ async def render(
         response_id: of the response to be.
         token_exact: whether the ids of the turn before are continued where they can be.
         seal: opens compactions where there is no store (which has its own).
+        long: whether reading the request is long work.
 
     Raises:
         InvalidRequest: a field is wrong, the previous response is not found, or the prompt does not fit.
         NotFound: the conversation, or an item that is referred to, is not found.
         Unsupported: the request needs a store, and there is none.
     """
-    history = None
     resolved = ResolvedInput([], [])
     if state is not None:
         resolved = await resolve_input(
@@ -115,15 +117,21 @@ async def render(
             conversation=conversation_id_of(request.conversation),
             with_exact=token_exact,
         )
-        check_outputs(resolved.input, resolved.history)
-        place = "previous_response_id" if request.previous_response_id is not None else "conversation"
-        history = as_dicts(opened(resolved.history, tenant=tenant, seal=state.seal, param=place))
-        request = replace(request, input=as_dicts(opened(resolved.input, tenant=tenant, seal=state.seal)))
-    elif seal is not None and not isinstance(request.input, str):
-        items = as_list(encode(request.input))
-        request = replace(request, input=as_dicts(opened(items, tenant=tenant, seal=seal)))
-    given = read(request, model=model, request_id=response_id, history=history)
-    given = salted(given, tenant)
+
+    def inline() -> RenderInput:
+        nonlocal request
+        history = None
+        if state is not None:
+            check_outputs(resolved.input, resolved.history)
+            place = "previous_response_id" if request.previous_response_id is not None else "conversation"
+            history = as_dicts(opened(resolved.history, tenant=tenant, seal=state.seal, param=place))
+            request = replace(request, input=as_dicts(opened(resolved.input, tenant=tenant, seal=state.seal)))
+        elif seal is not None and not isinstance(request.input, str):
+            items = as_list(encode(request.input))
+            request = replace(request, input=as_dicts(opened(items, tenant=tenant, seal=seal)))
+        return read(request, model=model, request_id=response_id, history=history)
+
+    given = salted(await reading(inline, long=long), tenant)
     with said_as(RESPONSES, given=request):
         prompt = await model.renderer.render(given)
     reused = 0
@@ -154,6 +162,7 @@ async def prepare(
     seal: Seal | None = None,
     idempotency_key: str | None = None,
     request_hash: bytes = b"",
+    long: bool = False,
 ) -> Prepared | StoredResponse:
     """All that comes before the first token; with a store, the turn has begun when this returns.
 
@@ -177,6 +186,7 @@ async def prepare(
         response_id=response_id,
         token_exact=token_exact,
         seal=seal,
+        long=long,
     )
     with said_as(RESPONSES, given=request):
         rendered = replace(rendered, prompt=accept(rendered.prompt, model))

@@ -29,6 +29,8 @@ __all__ = ("HFTokenizer", "load_tokenizer")
 _log = logging.getLogger(__name__)
 
 CACHE_BYTES = 64 * 2**20
+LONG = 4_096
+"""Ids whose text takes longer than the event loop should wait."""
 """Default size of a tokenizer's memory of segments."""
 
 
@@ -253,6 +255,9 @@ class HFTokenizer:
         """See :meth:`app.tokenizing.tokenizer.Tokenizer.decode`."""
         highest = self.max_token_id
         known = [token_id for token_id in ids if 0 <= token_id <= highest]
+        if len(known) > LONG:
+            # As a batch: that lets other threads run meanwhile.
+            return self.whole.decode_batch([known], skip_special_tokens=skip_special_tokens)[0]
         return self.whole.decode(known, skip_special_tokens=skip_special_tokens)
 
     def token_bytes(self, token_id: int) -> bytes:

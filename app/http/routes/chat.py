@@ -29,7 +29,7 @@ async def chat_completions(
     """Answer a conversation. With `stream`, chunks as an event stream that ends with `data: [DONE]`."""
     exchange = exchange_of(request.scope)
     model = service.model(data.model, exchange)
-    prepared = await chat(data, model=model, tenant=exchange.tenant, header_id=exchange.client_id)
+    prepared = await chat(data, model=model, tenant=exchange.tenant, header_id=exchange.client_id, long=exchange.large)
     return await answered(prepared, request, "openai", keep_alive_s=service.settings.keep_alive_s)
 
 

@@ -34,14 +34,16 @@ async def messages(
     """
     exchange = exchange_of(request.scope)
     model = service.model(data.model, exchange)
-    prepared = await runs.message(data, model=model, tenant=exchange.tenant, header_id=exchange.client_id)
+    prepared = await runs.message(
+        data, model=model, tenant=exchange.tenant, header_id=exchange.client_id, long=exchange.large
+    )
     return await answered(prepared, request, "anthropic", keep_alive_s=service.settings.keep_alive_s)
 
 
 async def count_tokens(service: Service, data: CountTokensRequest, exchange: Exchange) -> bytes:
     """Prompt tokens of a messages request, which may be more than the model's context."""
     model = service.model(data.model, exchange)
-    exchange.tokens_in = await runs.count_tokens(data, model=model)
+    exchange.tokens_in = await runs.count_tokens(data, model=model, long=exchange.large)
     return encode(TokenCount(input_tokens=exchange.tokens_in))
 
 

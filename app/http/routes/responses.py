@@ -73,6 +73,7 @@ async def create_response(
         seal=seal_of(service),
         idempotency_key=request.headers.get("idempotency-key"),
         request_hash=hashlib.sha256(encode(data)).digest(),
+        long=exchange.large,
     )
     if isinstance(begun, StoredResponse):
         return await _again(begun, data, service, exchange)
@@ -163,6 +164,7 @@ async def count_input_tokens(
         response_id=new_id("resp"),
         token_exact=service.settings.token_exact,
         seal=seal_of(service),
+        long=exchange.large,
     )
     return reply(InputTokens(len(rendered.prompt.token_ids)))
 
