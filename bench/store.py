@@ -1,27 +1,30 @@
-"""The store's speed among many stored responses: resolve a 200-turn chain, create, retrieve, sweep.
+"""The store's speed among many stored responses: resolve a 200-turn chain, create, retrieve, sweep, serve over HTTP.
 
-    python -m bench --only store       (or: python -m bench.store [--responses 20000] [--postgres URL])
+    python -m bench --only store [--responses 1000000] [--postgres URL] [--directory DIR]
 
-The statement that resolves a chain is timed in a database with this chain only and in one with all the responses, on
-SQLite before and after ANALYZE. ``--responses 1000000`` takes about 3 GB under --directory.
+The statement that resolves a chain is timed in a database with this chain only and in one with all the responses,
+before and after ANALYZE, on SQLite and, where one listens, on PostgreSQL. A million responses take about 3 GB in each.
 """
 
-import argparse
 import asyncio
+import os
+import random
 import secrets
-import shutil
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, text
+import uvloop
+from sqlalchemy import Connection, make_url, text
 from sqlalchemy.util import await_only
 
+from app.errors import StoreFailure
 from app.protocol.ids import item_id, new_id, now_ms
 from app.store import chain
 from app.store.database import Database
@@ -30,7 +33,8 @@ from app.store.retention import sweep
 from app.store.revision import create_at_head
 from app.store.store import ResponseStore
 from app.store.turn import NewTurn
-from bench.table import Row, show
+from bench.store_http import over_http
+from bench.table import Row
 
 __all__ = ("measure",)
 
@@ -38,6 +42,10 @@ TURNS = 200
 THREAD = 8
 """Turns of each of the other chains."""
 BATCH = 5000
+
+POSTGRES = os.environ.get("ISTHMUS_TEST_POSTGRES", "postgresql+asyncpg://postgres@127.0.0.1:5432/test")
+SAMPLE = 1000
+"""Stored responses, spread over all of them, that are retrieved."""
 
 Values = tuple[Any, ...]
 SWITCH_INTERVAL_S = 0.0005
@@ -83,10 +91,10 @@ async def insert(database: Database, threads: list[Values], responses: list[Valu
     await database.write(work)
 
 
-async def fill(database: Database, count: int, *, turns_each: int = THREAD, expired: int = 0) -> str:
-    """Store ``count`` responses in chains, of which the first ``expired`` have expired; returns the last's id."""
+async def fill(database: Database, count: int, *, turns_each: int = THREAD, expired: int = 0) -> list[str]:
+    """Store ``count`` responses in chains, of which the first ``expired`` have expired; returns t0's good ones."""
     words = "the store keeps every word of it, once, " * 12
-    last = ""
+    good: list[str] = []
     batch: tuple[list[Values], list[Values], list[Values]] = ([], [], [])
     at = now_ms() - 86_400_000
     for number in range(0, count, turns_each):
@@ -100,11 +108,13 @@ async def fill(database: Database, count: int, *, turns_each: int = THREAD, expi
             batch[1].append((last, tenant, thread, previous, depth, "demo", "completed", False, at, body))
             batch[2].append((last, given, answered))
             previous = last
+            if tenant == "t0" and until > 1:
+                good.append(last)
         if len(batch[1]) >= BATCH:
             await insert(database, *batch)
             batch = ([], [], [])
     await insert(database, *batch)
-    return last
+    return good
 
 
 async def milliseconds(work: Callable[[], Awaitable[object]], rounds: int) -> tuple[float, float]:
@@ -118,33 +128,46 @@ async def milliseconds(work: Callable[[], Awaitable[object]], rounds: int) -> tu
     return statistics.median(taken), (time.process_time() - cpu) * 1000 / rounds
 
 
-async def resolved(database: Database, head: str, rounds: int = 100) -> tuple[float, str]:
-    """Milliseconds of the statement that walks the chain, and a line that says more."""
+async def resolved(database: Database, head: str, rounds: int = 100) -> str:
+    """A line that says how long the statement that walks the chain takes."""
     store = ResponseStore(database, "t0")
-    place = {"id": head, "tenant": "t0", "now": now_ms()}
-
-    async def statement() -> None:
-        found = await database.read(lambda connection: connection.execute(chain.STATEMENT, place).all())
-        assert len(found) == TURNS
-
-    await milliseconds(statement, 10)
-    median, cpu = await milliseconds(statement, rounds)
+    await milliseconds(lambda: walk(database, head), 10)
+    median, cpu = await milliseconds(lambda: walk(database, head), rounds)
     whole, whole_cpu = await milliseconds(lambda: store.resolve(head), rounds)
-    return median, f"{median:.2f} ms (CPU {cpu:.2f}), with its items decoded {whole:.2f} ms (CPU {whole_cpu:.2f})"
+    return f"{median:.2f} ms (CPU {cpu:.2f}), with its items decoded {whole:.2f} ms (CPU {whole_cpu:.2f})"
 
 
-async def rates(database: Database) -> dict[str, float]:
+async def walk(database: Database, head: str) -> None:
+    """The statement by itself."""
+    place = {"id": head, "tenant": "t0", "now": now_ms()}
+    found = await database.read(lambda connection: connection.execute(chain.STATEMENT, place).all())
+    assert len(found) == TURNS
+
+
+async def slower(full: Database, head: str, alone: Database, other: str, rounds: int = 200) -> float:
+    """Milliseconds that the statement takes longer in one database than in another, asked in turn; the median."""
+    more = []
+    for number in range(rounds + 10):
+        start = time.perf_counter()
+        await walk(full, head)
+        middle = time.perf_counter()
+        await walk(alone, other)
+        if number >= 10:
+            more.append((2 * middle - start - time.perf_counter()) * 1000)
+    return statistics.median(more)
+
+
+async def rates(database: Database, stored: list[str]) -> dict[str, float]:
     """Turns created (begun and finished), and responses retrieved, a second; one client and eight."""
+    sample = random.Random(1).choices(stored, k=SAMPLE)
     store = ResponseStore(database, "t0")
     words = "the store keeps every word of it, once, " * 12
-    made: list[str] = []
 
     async def create() -> None:
         name = new_id("resp")
         body, given, answered = rows(name, words)
         await store.begin(NewTurn(id=name, model="demo", input=split(given), body=body, owner="bench"))
         await store.finish(name, status="completed", body=body, output=split(answered))
-        made.append(name)
 
     async def many(work: Callable[[int], Awaitable[object]], count: int, clients: int) -> float:
         start = time.perf_counter()
@@ -159,96 +182,106 @@ async def rates(database: Database) -> dict[str, float]:
     return {
         "create, 1 client": await many(lambda _: create(), 300, 1),
         "create, 8 clients": await many(lambda _: create(), 600, 8),
-        "retrieve, 1 client": await many(lambda number: store.retrieve(made[number % len(made)]), 1000, 1),
-        "retrieve, 8 clients": await many(lambda number: store.retrieve(made[number % len(made)]), 2000, 8),
+        "retrieve, 1 client": await many(lambda number: store.retrieve(sample[number % SAMPLE]), 1000, 1),
+        "retrieve, 8 clients": await many(lambda number: store.retrieve(sample[number % SAMPLE]), 2000, 8),
     }
 
 
-async def bench(name: str, open_: Callable[[str], Database], count: int) -> AsyncIterator[Row]:
-    """All measurements of one kind of database."""
+async def bench(name: str, alone: Database, full: Database, count: int) -> AsyncIterator[Row]:
+    """All measurements within one process on one kind of database."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    alone, full = open_("alone"), open_("full")
     for database in (alone, full):
         await create_at_head(database)
-    head = await fill(alone, TURNS, turns_each=TURNS)
-    base, line = await resolved(alone, head)
-    yield Row("isthmus", f"{name}: resolve {TURNS} turns, alone", line)
+    *_, lone = await fill(alone, TURNS, turns_each=TURNS)
+    yield Row("isthmus", f"{name}: resolve {TURNS} turns, alone", await resolved(alone, lone))
     start = time.perf_counter()
     expired = count // THREAD // 20
-    await fill(full, count // 2, expired=expired)
-    head = await fill(full, TURNS, turns_each=TURNS)
-    await fill(full, count - count // 2)
+    stored = await fill(full, count // 2, expired=expired)
+    *_, head = await fill(full, TURNS, turns_each=TURNS)
+    stored += await fill(full, count - count // 2)
     taken = time.perf_counter() - start
     size = await full.size_bytes() / 1e6
     yield Row("isthmus", f"{name}: insert {count:,}", f"{count / taken:,.0f}/s, {size:,.0f} MB")
     for state in ("no statistics", "after ANALYZE"):
         if state == "after ANALYZE":
             await run(full, "ANALYZE")
-            await full.close()
-            full = open_("full")
-        found, line = await resolved(full, head)
-        yield Row("isthmus", f"{name}: the same among {count:,}, {state}", f"{found - base:+.2f} ms: {line}")
-    for what, rate in (await rates(full)).items():
-        yield Row("isthmus", f"{name}: {what}", f"{rate:,.0f}/s")
+            await full.close()  # the planner reads statistics when a connection is made
+        line = await resolved(full, head)
+        more = await slower(full, head, alone, lone)
+        yield Row("isthmus", f"{name}: the same among {count:,}, {state}", f"{more:+.2f} ms: {line}")
+    for what, rate in (await rates(full, stored)).items():
+        yield Row("isthmus", f"{name}: {what}", f"{rate:,.0f}/s", rate)
     start = time.perf_counter()
     done = await sweep(full)
     taken = time.perf_counter() - start
-    yield Row("isthmus", f"{name}: sweep", f"{done.responses / taken:,.0f} responses/s")
+    yield Row("isthmus", f"{name}: sweep", f"{done.responses:,} responses, {done.responses / taken:,.0f}/s")
     await alone.close()
     await full.close()
 
 
-async def on_sqlite(count: int, directory: str | None = None) -> AsyncIterator[Row]:
-    """The measurements in files of a temporary directory."""
-    place = Path(tempfile.mkdtemp(prefix="isthmus-bench-", dir=directory))
-    try:
-        async for row in bench("sqlite", lambda name: Database(f"sqlite+aiosqlite:///{place / name}.db"), count):
+def drained(source: AsyncIterator[Row]) -> Iterator[Row]:
+    """Rows as they come, on the event loop that servers run on."""
+
+    async def following() -> Row | None:
+        return await anext(source, None)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        while (row := runner.run(following())) is not None:
             yield row
-    finally:
-        shutil.rmtree(place)
 
 
-async def on_postgres(count: int, url: str) -> AsyncIterator[Row]:
-    """The measurements in schemas of their own."""
-    schema = f"isthmus_bench_{secrets.token_hex(4)}"
-    root = Database(url, pool_size=1)
-    for name in ("alone", "full"):
-        await run(root, f"CREATE SCHEMA {schema}_{name}")
+@contextmanager
+def sqlite_urls(directory: Path | None) -> Iterator[tuple[str, str]]:
+    """Two files of a temporary directory."""
+    with tempfile.TemporaryDirectory(prefix="isthmus-bench-", dir=directory) as place:
+        yield f"sqlite+aiosqlite:///{place}/alone.db", f"sqlite+aiosqlite:///{place}/full.db"
+
+
+@contextmanager
+def postgres_urls(url: str) -> Iterator[tuple[str, str]]:
+    """Two databases of their own, dropped afterwards."""
+
+    async def each(statement: str) -> None:
+        root = Database(url, pool_size=1)
+        try:
+            for name in names:
+                await root.read(Connection.execute, text(statement.format(name)))
+        finally:
+            await root.close()
+
+    prefix = f"isthmus_bench_{secrets.token_hex(4)}"
+    names = [f"{prefix}_alone", f"{prefix}_full"]
+    asyncio.run(each("CREATE DATABASE {}"))
     try:
-        async for row in bench("postgresql", lambda name: Database(url, schema=f"{schema}_{name}"), count):
-            yield row
+        alone, full = (make_url(url).set(database=name).render_as_string(hide_password=False) for name in names)
+        yield alone, full
     finally:
-        for name in ("alone", "full"):
-            await run(root, f"DROP SCHEMA {schema}_{name} CASCADE")
-        await root.close()
+        asyncio.run(each("DROP DATABASE {} WITH (FORCE)"))
 
 
-def measure(model: Path | None, peers: Path | None, seconds: float) -> Iterable[Row]:
-    """Rows for ``make bench``: SQLite with 20,000 responses."""
+def measure(
+    model: Path | None,
+    peers: Path | None,
+    seconds: float,
+    *,
+    responses: int = 20_000,
+    postgres: str = POSTGRES,
+    directory: Path | None = None,
+) -> Iterator[Row]:
+    """Rows for ``make bench``.
 
-    async def collected() -> list[Row]:
-        return [row async for row in on_sqlite(20_000)]
-
-    return asyncio.run(collected())
-
-
-async def main() -> None:
-    """Run what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--responses", type=int, default=20_000)
-    parser.add_argument(
-        "--postgres", default="", help="URL of a PostgreSQL database; schemas in it are made and dropped"
-    )
-    parser.add_argument("--directory", default=None, help="where the SQLite files go (a temporary directory)")
-    parser.add_argument("--no-sqlite", action="store_true")
-    given = parser.parse_args()
-    if not given.no_sqlite:
-        async for row in on_sqlite(given.responses, given.directory):
-            show(row)
-    if given.postgres:
-        async for row in on_postgres(given.responses, given.postgres):
-            show(row)
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
+    Args:
+        model: a directory with Qwen3's tokenizer and template, for the server.
+        seconds: of each measurement over HTTP.
+        responses: how many are stored.
+        postgres: URL of a PostgreSQL database beside which two are made and dropped.
+        directory: where the SQLite files go; None: a temporary directory.
+    """
+    assert model is not None
+    for name, made in (("sqlite", sqlite_urls(directory)), ("postgresql", postgres_urls(postgres))):
+        try:
+            with made as (alone, full):
+                yield from drained(bench(name, Database(alone), Database(full), responses))
+                yield from over_http(f"{name} with {responses:,}", full, model, seconds)
+        except StoreFailure as error:
+            yield Row("isthmus", f"{name}: not measured", str(error.__cause__).strip().splitlines()[0])

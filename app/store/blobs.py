@@ -16,7 +16,19 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from app.store.tables import blob_uses, blobs
 
-__all__ = ("LARGE", "drop_unused", "load", "put_back", "references", "restore", "save", "take_out", "use", "uses_of")
+__all__ = (
+    "LARGE",
+    "drop_unused",
+    "load",
+    "put_all_back",
+    "put_back",
+    "references",
+    "restore",
+    "save",
+    "take_out",
+    "use",
+    "uses_of",
+)
 
 LARGE = 65536
 """Bytes above which media leave their item."""
@@ -58,25 +70,27 @@ def references(data: bytes) -> set[bytes]:
 
 def put_back(data: bytes, found: dict[bytes, bytes]) -> bytes:
     """Stored JSON with its strings in place again. Raises :class:`KeyError` where one is missing."""
-    if _MARK not in data:
-        return data
     return _REFERENCE.sub(lambda match: b'"' + found[bytes.fromhex(match[1].decode())] + b'"', data)
+
+
+def put_all_back(data: list[bytes], found: dict[bytes, bytes]) -> list[bytes]:
+    """The same for many, which refer to nothing else than what was found."""
+    return [put_back(part, found) if _MARK in part else part for part in data] if found else data
 
 
 def restore(connection: Connection, tenant: str, data: list[bytes]) -> list[bytes]:
     """JSON of one tenant with all its blobs put back. Raises :class:`KeyError` where one is missing."""
-    found = load(connection, tenant, data)
-    return [put_back(part, found) for part in data]
+    return put_all_back(data, load(connection, tenant, data))
 
 
 def load(connection: Connection, tenant: str, data: Sequence[bytes]) -> dict[bytes, bytes]:
-    """The blobs that stored JSON of one tenant refers to, by their sha256; one that is missing is left out."""
+    """The blobs that stored JSON of one tenant refers to, by sha256. Raises :class:`KeyError` where one is missing."""
     wanted = {key for part in data if _MARK in part for key in references(part)}
     found: dict[bytes, bytes] = {}
     for chunk in _chunks(sorted(wanted)):
         rows = connection.execute(_BY_KEY, {"tenant": tenant, "keys": chunk})
         found.update({row.sha256: row.data for row in rows})
-    return found
+    return {key: found[key] for key in wanted}
 
 
 def save(

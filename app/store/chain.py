@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 from sqlalchemy import Connection, Row, text
 
 from app.store import blobs
+from app.store.apart import size_of
 from app.store.exact import ExactIds, PackedIds, unpack
 from app.store.items import split
 
@@ -67,42 +68,40 @@ class History(Struct, frozen=True):
 
 
 class Walked(Struct, frozen=True):
-    """A chain's rows, oldest first, and the blobs that they refer to: all of it, undecoded."""
+    """A chain's rows, oldest first, their inputs and outputs in turn, and the blobs of these: all of it undecoded."""
 
     rows: Sequence[Row[Any]]
+    wide: list[bytes]
     found: dict[bytes, bytes]
     with_ids: bool
 
     @property
     def size(self) -> int:
         """Bytes to go through to read it."""
-        wide = sum(len(row.input) + len(row.output) for row in self.rows)
-        return wide + sum(len(data) for data in self.found.values())
+        return size_of(self.wide) + size_of(self.found.values())
 
 
 def walk(connection: Connection, tenant: str, response_id: str, *, now: int, with_ids: bool = False) -> Walked | None:
     """Fetch a chain from this response back to its root.
 
-    Returns None, and never a part of it, where the response is unknown, another tenant's or expired, or where a turn
-    before it was deleted.
+    Returns None, and never a part of it, where the response is unknown, another tenant's or expired, where a turn
+    before it was deleted, or where a blob of it is missing.
     """
     statement = STATEMENT_WITH_IDS if with_ids else STATEMENT
     rows = connection.execute(statement, {"id": response_id, "tenant": tenant, "now": now}).all()
     if not whole([row.depth for row in rows]) or any(row.input is None for row in rows):
         return None
     wide = [bytes(column) for row in rows for column in (row.input, row.output)]
-    return Walked(rows, blobs.load(connection, tenant, wide), with_ids)
-
-
-def read(walked: Walked) -> History | None:
-    """Decode a chain; None where a blob of it is missing. Long work for a long chain."""
-    rows = walked.rows
     try:
-        arrays = [
-            split(blobs.put_back(bytes(column), walked.found)) for row in rows for column in (row.input, row.output)
-        ]
+        return Walked(rows, wide, blobs.load(connection, tenant, wide), with_ids)
     except KeyError:
         return None
+
+
+def read(walked: Walked) -> History:
+    """Decode a chain: long work for a long one."""
+    rows = walked.rows
+    arrays = [split(part) for part in blobs.put_all_back(walked.wide, walked.found)]
     return History(
         response_ids=[row.id for row in rows],
         inputs=arrays[0::2],

@@ -150,13 +150,14 @@ class ConversationStore:
         def work(connection: Connection) -> tuple[list[tuple[str, bytes]], dict[bytes, bytes]]:
             self._find(connection, conversation_id)
             rows = [(row.id, bytes(row.body)) for row in connection.execute(_ITEMS, {"key": conversation_id})]
-            return rows, blobs.load(connection, self.tenant, [body for _, body in rows])
+            try:
+                return rows, blobs.load(connection, self.tenant, [body for _, body in rows])
+            except KeyError as error:
+                raise _not_found(conversation_id) from error
 
         rows, found = await self._database.read(work)
-        try:
-            return [(name, Raw(blobs.put_back(body, found))) for name, body in rows]
-        except KeyError as error:
-            raise _not_found(conversation_id) from error
+        bodies = blobs.put_all_back([body for _, body in rows], found)
+        return [(name, Raw(body)) for (name, _), body in zip(rows, bodies, strict=True)]
 
     def _find(self, connection: Connection, conversation_id: str, *, lock: bool = False) -> StoredConversation:
         found = None
