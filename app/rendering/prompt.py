@@ -34,6 +34,8 @@ LOOP_MESSAGES = 256
 much looked up in the tokenizer's memory: in a thread the same work would take the interpreter from the loop anyway."""
 LEAST_LONGEST = 4
 """Characters that any vocabulary's longest token has; it is looked for only for a longer text, in a thread."""
+INPUTS = frozenset({"messages", "tools"})
+"""Variables of every template that a request gives in fields of these names."""
 RESERVED = frozenset({"chat_template", "tokenize", "messages", "tools", "return_dict"})
 """Keys of ``chat_template_kwargs`` that are arguments of rendering itself and no variables."""
 
@@ -106,8 +108,9 @@ class PromptWriter:
         if self.templates is None:
             raise InvalidRequest("This model has no chat template; set `chat_template` for it.", param="messages")
         asked = options.chat_template
-        if asked is None and options.kwargs:
-            asked = options.kwargs.get("chat_template")
+        if options.kwargs:
+            self.check_kwargs(options.kwargs)
+            asked = options.kwargs.get("chat_template") if asked is None else asked
         template = self.templates.choose(asked, has_tools=bool(conversation.tools))
         kwargs = self.effective_kwargs(conversation, options, dialect, lambda: template.honours_no_effort)
         if not long and is_short(conversation.messages, LOOP_CHARS):
@@ -142,6 +145,24 @@ class PromptWriter:
         if not long and is_short(conversation.messages, SHORT_CHARS):
             return WrittenPrompt(work(), kwargs)
         return WrittenPrompt(await in_thread(LONG_WORK, work), kwargs)
+
+    def check_kwargs(self, kwargs: Mapping[str, Any]) -> None:
+        """Refuse a request's kwargs that stand for what has a field of its own, or is the tokenizer's.
+
+        A special token that a request brings would be shielded text in the prompt, and no token; with
+        ``special_tokens_in_text = "control"`` it is taken, as vLLM takes it.
+        """
+        special = self.templates.special_tokens if self.templates is not None else {}
+        for name, value in kwargs.items():
+            param = f"chat_template_kwargs.{name}"
+            if name in INPUTS:
+                raise InvalidRequest(
+                    f"`{name}` is no variable of the template: it has a field of its own.", param=param
+                )
+            if name == "chat_template" and not isinstance(value, str | None):
+                raise InvalidRequest("`chat_template` is a text.", param=param)
+            if self.shield.controls is not None and name in special and value != special[name]:
+                raise InvalidRequest(f"`{name}` is the tokenizer's, and no request changes it.", param=param)
 
     def effective_kwargs(
         self, conversation: Conversation, options: TemplateOptions, dialect: str, honours_none: Callable[[], bool]

@@ -249,11 +249,33 @@ def test_kwargs_of_server_request_and_named_fields_lie_over_each_other() -> None
     )
 
 
-@pytest.mark.parametrize(
-    "name", ["messages", "tools", "tokenize", "raise_exception", "chat_template_kwargs", "\0continue"]
-)
+@pytest.mark.parametrize("name", ["tokenize", "raise_exception", "chat_template_kwargs", "\0continue"])
 def test_reserved_and_unknown_kwargs_break_nothing(name: str) -> None:
     assert written(renderer(), HELLO, kwargs={name: "x"}) == written(renderer(), HELLO)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("messages", []),
+        ("tools", None),
+        ("bos_token", ""),
+        ("eos_token", 1),
+        ("chat_template", 5),
+        ("chat_template", []),
+    ],
+)
+def test_kwargs_replace_no_input_and_no_special_token(name: str, value: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        ask(renderer("{{ bos_token }}{{ messages[0].content }}", trust=True), HELLO, kwargs={name: value})
+    assert caught.value.param == f"chat_template_kwargs.{name}"
+
+
+def test_kwargs_may_repeat_a_special_token_and_change_it_where_control_tokens_are_read() -> None:
+    source = "{{ bos_token }}{{ messages[0].content }}"
+    assert written(renderer(source), HELLO, kwargs={"bos_token": "<s>"}) == written(renderer(source), HELLO)
+    control = renderer(source, provenance=False)
+    assert written(control, HELLO, kwargs={"bos_token": ""}) == written(control, HELLO).removeprefix("<s>")
 
 
 def test_thinking_disabled_is_the_least_effort_of_a_model_that_must_think() -> None:
