@@ -6,8 +6,8 @@
 
 Faults: ``die:N`` closes the socket after N events, ``hang:N`` sends nothing more after N events, ``half:N`` closes in
 the middle of event N, ``garbage`` answers what is no HTTP, ``nonsense:N`` sends an event that is no JSON after N good
-ones, ``status:CODE`` answers an error, ``error:CODE:N`` sends an error event after N events, ``early`` ends the stream
-without its end mark.
+ones, ``wild:N`` one with a token id that no model has, ``status:CODE`` answers an error, ``error:CODE:N`` sends an
+error event after N events, ``early`` ends the stream without its end mark.
 """
 
 import asyncio
@@ -129,7 +129,7 @@ class FakeWorker:
             return await self._answer(writer, 200, json.dumps(self._whole(request)).encode())
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
         for number in range(len(self._tokens(request))):
-            if number >= after and fault in ("die", "hang", "half", "nonsense", "error"):
+            if number >= after and fault in ("die", "hang", "half", "nonsense", "wild", "error"):
                 return await self._go_wrong(fault, request, number, writer)
             await self._send(writer, json.dumps(self._event(request, number)).encode())
             if self.delay_s:
@@ -149,6 +149,10 @@ class FakeWorker:
             await writer.drain()
         if fault == "nonsense":
             await self._send(writer, b'{"choices": [{"index": "x"')
+        if fault == "wild":
+            self._answers[_name(request)] = [2**40] * (number + 2)
+            await self._send(writer, json.dumps(self._event(request, number)).encode())
+            await asyncio.sleep(3600)
         if fault == "error":
             await self._send(writer, json.dumps({"error": {"message": "no more", "code": self.numbers[0]}}).encode())
             await self._send(writer, b"[DONE]")
