@@ -98,3 +98,19 @@ def test_tenants() -> None:
     with pytest.raises(Unauthorized):
         ring.tenant([])
     assert KeyRing([]).tenant([]) == ""
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/models", "/metrics", "/tokenize", "/v1/chat/completions", "/v1/responses/resp_1"]
+)
+def test_no_spelling_of_a_path_and_no_method_gets_around_the_keys(locked: TestClient[Any], path: str) -> None:
+    spellings = [path, f"{path}/", f"/{path}", path.replace("/", "//"), f"{path}%2f", f"{path}?docs", f"{path};docs"]
+    spellings += [f"/docs/..{path}", f"/health/..{path}", f"/docs/%2e%2e{path}", path.replace("/v1", "/%76%31")]
+    for spelling in spellings:
+        for method in ("GET", "HEAD", "POST", "PUT", "DELETE"):
+            reply = locked.request(method, spelling)
+            assert reply.status_code in (401, 404, 405), (method, spelling)
+            if method != "HEAD":
+                error = reply.json()["error"]
+                assert error["message"], (method, spelling)
+        assert locked.options(spelling).content == b"" or locked.options(spelling).status_code == 404
