@@ -19,8 +19,16 @@ from app.multimodal.processor import (
     refuse_options,
 )
 from app.multimodal.transforms import CLIP_MEAN, CLIP_STD, PixelTransform, center_crop, resize, shortest_edge
+from plugins.pixtral.processor import PixtralProcessor
 
-__all__ = ("LlavaNextProcessor", "LlavaProcessor")
+__all__ = ("LlavaNextProcessor", "LlavaProcessor", "llava")
+
+
+def llava(context: ProcessorContext) -> "LlavaProcessor | PixtralProcessor":
+    """The processor of a model of type ``llava``, which Pixtral's checkpoints call themselves too."""
+    vision = context.config.get("vision_config") or {}
+    return PixtralProcessor(context) if vision.get("model_type") == "pixtral" else LlavaProcessor(context)
+
 
 PINPOINTS = ((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008))
 

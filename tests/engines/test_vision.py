@@ -20,6 +20,7 @@ PROCESSORS = {
     "qwen2_vl": qwen.Qwen2VLProcessor,
     "qwen2_5_vl": qwen.Qwen25VLProcessor,
     "qwen3_vl": qwen.Qwen3VLProcessor,
+    "qwen3_vl_moe": qwen.Qwen3VLProcessor,
 }
 TOKENS = {"<|vision_start|>": START, "<|vision_end|>": END, "<|image_pad|>": IMAGE, "<|video_pad|>": VIDEO}
 SMALL = {"min_pixels": 1024, "max_pixels": 8192}

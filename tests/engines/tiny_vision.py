@@ -28,7 +28,9 @@ def tiny_vision_model(kind: str = "qwen2_5_vl", *, vocab_size: int = VOCABULARY,
         "temporal_patch_size": 2,
         "initializer_range": 0.2,
     }
-    if kind == "qwen3_vl":
+    if kind == "qwen3_vl_moe":
+        text |= {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "decoder_sparse_step": 1}
+    if kind.startswith("qwen3_vl"):
         vision |= {"hidden_size": 2 * head, "intermediate_size": 48, "out_hidden_size": 2 * head, "patch_size": 16,
                        "num_position_embeddings": 16, "deepstack_visual_indexes": [0, 1]}  # fmt: skip
     elif kind == "qwen2_vl":

@@ -70,12 +70,17 @@ class KvCache:
 
 
 class StepRange:
-    """One sequence's part of a packed row: ``[start, start + count)``, after ``cache.length`` tokens seen before."""
+    """One sequence's part of a packed row: ``[start, start + count)``, after ``cache.length`` tokens seen before.
 
-    __slots__ = ("cache", "count", "start")
+    ``blocks`` are ids of the blocks that all its tokens up to here are in, -1 for none, where there are any: the tokens
+    of a block attend to each other, whichever comes first (Gemma 3's images).
+    """
+
+    __slots__ = ("blocks", "cache", "count", "start")
 
     def __init__(self, cache: KvCache, start: int, count: int) -> None:
         self.cache, self.start, self.count = cache, start, count
+        self.blocks: Any = None
 
 
 Step = Sequence[StepRange]
@@ -117,10 +122,13 @@ def ragged_attention(
             out[start] = result.view(heads, -1)
             continue
         mask = None
-        if seen or sliding_window is not None or not plain:
+        if seen or sliding_window is not None or not plain or part.blocks is not None:
             position = torch.arange(seen, seen + count, device=query.device)[:, None]
             column = torch.arange(first, seen + count, device=query.device)[None]
             mask = column <= position
+            if part.blocks is not None:
+                own = part.blocks[seen:, None]
+                mask |= (own >= 0) & (own == part.blocks[None, first:])
             if sliding_window is not None:
                 mask &= column > position - sliding_window
         if plain:

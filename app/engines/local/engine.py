@@ -139,7 +139,7 @@ class LocalEngine:
         options = self._options
         if loaded.vision is None:
             if options.transfer_path or options.encode_only:
-                raise StartupError("transfer_path and encode_only are for models that take images (Qwen-VL)")
+                raise StartupError("transfer_path and encode_only are for models whose images the local engine takes")
             return
         from app.engines.local.media import MediaReader
         from app.engines.local.transfer import TransferFolder

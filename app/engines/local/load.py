@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from app.engines.local.attention import ATTENTION, register
-from app.engines.local.vision import VisionModel
+from app.engines.local.vision_families import vision_of
 from app.errors import StartupError
 from app.tokenizing.files import read_json
 
@@ -100,7 +100,7 @@ def load_model(source: str, *, dtype: str = "auto", device: str = "auto", model:
         eos = config.eos_token_id
     return LoadedModel(
         model=model,
-        vision=VisionModel.of(model, preprocessor if isinstance(preprocessor, dict) else {}),
+        vision=vision_of(model, preprocessor if isinstance(preprocessor, dict) else {}),
         device=device,
         vocab_size=int(config.vocab_size),
         max_model_len=int(getattr(config, "max_position_embeddings", 0) or 0),

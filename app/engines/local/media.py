@@ -94,9 +94,11 @@ class MediaReader:
         light = _at(features.mm_metadata, modality, at)
         if light is not None:
             param = f"features.mm_metadata.{modality}[{at}]"
-            grid = self._vision.grid(modality, decode_item(raw_item(light, param=param), param=param), param=param)
-            if grid != found.grid:
-                raise InvalidRequest(f"The item's grid is {grid}, that of its embeddings {found.grid}.", param=param)
+            said = self._vision.layout(modality, decode_item(raw_item(light, param=param), param=param), param=param)
+            if said != found.layout:
+                raise InvalidRequest(
+                    f"The item's layout is {said}, that of its embeddings {found.layout}.", param=param
+                )
         return digest, found
 
     def _known(self, digest: str) -> Embedding | None:
@@ -134,7 +136,7 @@ def _written(embedding: Embedding) -> bytes:
     fields = {
         "values": embedding.values.float().cpu().numpy(),
         "deep": embedding.deep.float().cpu().numpy(),
-        "grid": np.array(embedding.grid, np.int64),
+        "layout": np.array(embedding.layout, np.int64),
         "seconds": np.array(embedding.seconds, np.float64),
     }
     kind = Batched()
@@ -145,9 +147,9 @@ def _read(data: bytes) -> Embedding:
     import torch
 
     fields = decode_item(data)
-    t, h, w = (int(n) for n in _array(fields, "grid"))
+    layout = tuple(int(n) for n in _array(fields, "layout"))
     values, deep = (torch.from_numpy(_array(fields, name).copy()) for name in ("values", "deep"))
-    return Embedding(values, deep, (t, h, w), float(_array(fields, "seconds")))
+    return Embedding(values, deep, layout, float(_array(fields, "seconds")))
 
 
 def _array(fields: Mapping[str, Field], name: str) -> np.ndarray[Any, Any]:

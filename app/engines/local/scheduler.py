@@ -117,6 +117,8 @@ class Scheduler:
         for sequence in self.running:
             if sequence.pending > 1 and left > 0:
                 count = min(sequence.pending, left)
+                if sequence.media is not None and sequence.cache is not None:
+                    count = sequence.media.uncut(sequence.cache.length, count)
                 work.append((sequence, count))
                 left -= count
         return work

@@ -1,40 +1,38 @@
-"""Processed media to embeddings, and a packed step with media in it to logits: the Qwen-VL families.
+"""Processed media to embeddings, and a packed step with media in it to logits.
 
-The vision tower and the rotary positions are the model's own (``get_image_features``, ``get_rope_index``); here its
-inputs are unpacked and its outputs put where the prompt's placeholders are. Qwen3-VL's tower also answers features for
-the first layers of the language model ("deepstack"), which ride along.
+The vision tower is the model's own (``get_image_features``): the wire's fields become its arguments, which have the
+same names, and what it answers is put where the prompt's placeholders are. Here are the families whose images take
+positions as text does; :mod:`app.engines.local.vision_qwen` has the others.
 """
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from app.errors import InvalidRequest
-from app.multimodal.items import Field, Tensor
+from app.multimodal.items import Batched, Field, Tensor
 from app.multimodal.placeholders import embed_mask
-from app.multimodal.transforms import CLIP_MEAN, CLIP_STD, PixelTransform
 from app.protocol.generate import Placeholder
 
 __all__ = ("Embedding", "MediaInput", "PlacedItem", "VisionModel")
 
-FAMILIES = frozenset({"qwen2_vl", "qwen2_5_vl", "qwen3_vl"})
-PIXELS = {"image": "pixel_values", "video": "pixel_values_videos"}
-GRIDS = {"image": "image_grid_thw", "video": "video_grid_thw"}
-TYPES = {"image": 1, "video": 2}
-"""What ``get_rope_index`` calls the tokens of a modality; text is 0."""
+Refused = (RuntimeError, ValueError, TypeError, IndexError)
+"""What torch and transformers raise on tensors that are of no use to a model."""
 
 
 class Embedding(Struct, frozen=True):
     """One item as the language model takes it.
 
     ``values`` are ``[tokens, hidden]``, ``deep`` ``[layers, tokens, hidden]`` (no layers but in Qwen3-VL), both torch
-    tensors; ``grid`` is ``(t, h, w)`` in patches; ``seconds`` is how long a step of a video's grid lasts.
+    tensors; ``layout`` are the numbers of the item's light fields (Qwen's grid ``(t, h, w)`` in patches); ``seconds``
+    is how long a step of a video's grid lasts.
     """
 
     values: Any
     deep: Any
-    grid: tuple[int, int, int]
+    layout: tuple[int, ...]
     seconds: float = 1.0
 
     @property
@@ -56,8 +54,9 @@ class MediaInput(Struct, frozen=True):
     """The media of one prompt.
 
     ``rows`` are the prompt positions that take an embedding, ascending, and ``values`` and ``deep`` what they take;
-    ``positions`` are the rotary positions ``[3, prompt]``, after which text goes on at ``after``. ``key`` names the
-    items, so that prompts with equal ids but other media share no keys and values.
+    ``positions`` are the rotary positions ``[axes, prompt]``, after which text goes on at ``after``. ``key`` names the
+    items, so that prompts with equal ids but other media share no keys and values. ``blocks`` are the ``[start, end)``
+    of tokens that attend to each other whichever comes first, ascending.
     """
 
     rows: Any
@@ -66,28 +65,46 @@ class MediaInput(Struct, frozen=True):
     positions: Any
     after: int
     key: str
+    blocks: tuple[tuple[int, int], ...] = ()
+
+    def uncut(self, first: int, count: int) -> int:
+        """``count`` tokens from ``first`` on, or so many fewer, else more, that no block is computed in parts."""
+        for start, end in self.blocks:
+            if start < first + count < end:
+                return start - first if start > first else end - first
+        return count
+
+    def block_ids(self, length: int, device: Any) -> Any:
+        """The block of each of the first ``length`` positions, -1 where it is in none."""
+        import torch
+
+        found = torch.full((length,), -1, device=device)
+        for at, (start, end) in enumerate(self.blocks):
+            found[start:end] = at
+        return found
 
 
 class VisionModel:
-    """The vision side of a loaded model.
+    """The vision side of a loaded model: LLaVA 1.5 and NeXT, Pixtral, Mistral 3, Gemma 3, Idefics3 and SmolVLM.
 
     Args:
-        model: a transformers Qwen-VL model.
-        preprocessor: the model's preprocessor_config.json, for uint8 pixels.
+        model: a transformers model of images and text.
+        preprocessor: the model's preprocessor_config.json.
     """
+
+    axes = 1
+    """Rotary positions of a token."""
 
     def __init__(self, model: Any, preprocessor: Mapping[str, Any]) -> None:
         self._model = model
+        self._text = model.get_decoder()
         config = model.config
-        self._merge = int(config.vision_config.spatial_merge_size)
-        self.tokens = {"image": int(config.image_token_id), "video": int(config.video_token_id)}
+        self.tokens = {"image": int(config.image_token_id)}
         """By modality, the id of the positions that take an embedding."""
-        self._transform = PixelTransform.read(preprocessor, CLIP_MEAN, CLIP_STD)
-
-    @classmethod
-    def of(cls, model: Any, preprocessor: Mapping[str, Any]) -> "VisionModel | None":
-        """The vision side of ``model``; None for a text model and for families that are not served."""
-        return cls(model, preprocessor) if model.config.model_type in FAMILIES else None
+        self._arguments = frozenset(inspect.signature(model.model.get_image_features).parameters)
+        self._sized = config.vision_config.model_type == "pixtral"
+        self._batched = config.model_type in ("idefics3", "smolvlm")
+        self._mutual = config.model_type == "gemma3"
 
     def embed(self, modality: str, fields: Mapping[str, Field], *, param: str) -> Embedding:
         """Run the vision tower over one item.
@@ -97,48 +114,45 @@ class VisionModel:
         """
         import torch
 
-        pixels, grid = fields.get(PIXELS[modality]), self.grid(modality, fields, param=param)
-        side = self._model.config.vision_config
-        width = side.in_channels * side.temporal_patch_size * side.patch_size**2
-        data = pixels.data if pixels is not None else None
-        if not isinstance(data, Tensor) or data.shape != (grid[0] * grid[1] * grid[2], width):
-            raise InvalidRequest(
-                f"`{PIXELS[modality]}` of this item is not the {grid} patches of {width} values that its grid says.",
-                param=param,
-            )
-        device, dtype = self._model.device, self._model.dtype
-        values = torch.from_numpy(data.array().copy()).to(device)
-        if values.dtype == torch.uint8:
-            values = self._normalised(values, side.in_channels)
-        with torch.inference_mode():
-            found = self._model.model.get_image_features(
-                values.to(dtype), torch.tensor([grid], device=device), return_dict=True
-            )
-        rows = found.pooler_output
-        deep = [layer[0] if isinstance(layer, list | tuple) else layer for layer in _deepstack(found)]
-        whole = rows[0] if isinstance(rows, list | tuple) else rows
-        return Embedding(
-            whole,
-            torch.stack(deep) if deep else whole.new_empty((0, *whole.shape)),
-            grid,
-            self.seconds(fields),
-        )
+        given = self._inputs(fields, param)
+        try:
+            with torch.inference_mode():
+                found = self._model.model.get_image_features(**given, return_dict=True).pooler_output
+        except Refused as error:
+            raise InvalidRequest(f"The model refuses the tensors of this item: {_line(error)}.", param=param) from None
+        values = torch.cat([rows.reshape(-1, rows.shape[-1]) for rows in found])
+        layout = self.layout(modality, fields, param=param)
+        return Embedding(values, values.new_empty((0, *values.shape)), layout)
 
-    def grid(self, modality: str, fields: Mapping[str, Field], *, param: str) -> tuple[int, int, int]:
-        """An item's grid ``(t, h, w)``, from its tensors or its metadata."""
-        field = fields.get(GRIDS[modality])
-        if field is None or not isinstance(field.data, Tensor) or field.data.shape != (3,):
-            raise InvalidRequest(f"This item has no `{GRIDS[modality]}` of three numbers.", param=param)
-        t, h, w = (int(n) for n in field.data.array())
-        if min(t, h, w) < 1 or h % self._merge or w % self._merge:
-            raise InvalidRequest(f"`{GRIDS[modality]}` of this item is no grid of this model.", param=param)
-        return t, h, w
+    def layout(self, modality: str, fields: Mapping[str, Field], *, param: str) -> tuple[int, ...]:
+        """The numbers in an item's light fields, from its tensors or its metadata."""
+        light = [
+            fields[name].data
+            for name in sorted(fields)
+            if isinstance(fields[name].kind, Batched) and fields[name].kind.keep_on_cpu
+        ]
+        return tuple(int(n) for data in light if isinstance(data, Tensor) for n in data.array().reshape(-1))
 
-    @staticmethod
-    def seconds(fields: Mapping[str, Field]) -> float:
-        """How long a step of a video lasts, in seconds; 1 where nothing says so."""
-        field = fields.get("second_per_grid_ts")
-        return float(field.data.array()) if field is not None and isinstance(field.data, Tensor) else 1.0
+    def _inputs(self, fields: Mapping[str, Field], param: str) -> dict[str, Any]:
+        """The arguments of ``get_image_features`` for one item, as a batch of one."""
+        import torch
+
+        given: dict[str, Any] = {}
+        for name in self._arguments & fields.keys():
+            data = fields[name].data
+            if not isinstance(data, Tensor):
+                raise InvalidRequest(f"`{name}` of this item is no tensor.", param=param)
+            value = torch.from_numpy(data.array().copy()).to(self._model.device)
+            if value.is_floating_point():
+                value = value.to(self._model.dtype)
+            batch_of_one = isinstance(fields[name].kind, Batched) or self._batched
+            given[name] = value[None] if batch_of_one else value
+        pixels = given.get("pixel_values")
+        if pixels is None or not pixels.is_floating_point() or pixels.ndim < 4:
+            raise InvalidRequest("This item has no `pixel_values` of normalised numbers.", param=param)
+        if self._sized:
+            given["image_sizes"] = torch.tensor([pixels.shape[-2:]], device=pixels.device)
+        return given
 
     def place(self, ids: Sequence[int], items: Sequence[PlacedItem], key: str) -> MediaInput:
         """Put the items where the prompt has them.
@@ -148,41 +162,36 @@ class VisionModel:
         """
         import torch
 
-        rows: list[int] = []
-        types = [0] * len(ids)
         items = sorted(items, key=lambda item: item.placeholder.offset)
-        for item in items:
-            # The wire has no mask: which positions take an embedding is read from the prompt's own ids.
-            mask = embed_mask(ids, item.placeholder, frozenset({self.tokens[item.modality]}))
-            taken = [item.placeholder.offset + at for at, embeds in enumerate(mask) if embeds]
-            if len(taken) != len(item.embedding.values):
-                raise InvalidRequest(
-                    f"The placeholder has {len(taken)} {item.modality} tokens, the item {len(item.embedding.values)}.",
-                    param=item.param,
-                )
-            rows += taken
-            for at in taken:
-                types[at] = TYPES[item.modality]
-        grids = {
-            modality: torch.tensor([item.embedding.grid for item in items if item.modality == modality]).reshape(-1, 3)
-            for modality in GRIDS
-        }
-        seconds = torch.tensor([item.embedding.seconds for item in items if item.modality == "video"])
-        positions, _ = self._model.model.get_rope_index(
-            torch.tensor([ids]),
-            mm_token_type_ids=torch.tensor([types], dtype=torch.int),
-            image_grid_thw=grids["image"] if len(grids["image"]) else None,
-            video_grid_thw=grids["video"] if len(grids["video"]) else None,
-            second_per_grid_ts=seconds if len(seconds) else None,
-        )
+        taken = [self._taken(ids, item) for item in items]
+        positions = self._rotary(ids, items, taken)
         return MediaInput(
-            rows=torch.tensor(rows, dtype=torch.long),
+            rows=torch.tensor([at for rows in taken for at in rows], dtype=torch.long),
             values=torch.cat([item.embedding.values for item in items]),
             deep=torch.cat([item.embedding.deep for item in items], 1),
-            positions=positions[:, 0].long(),
+            positions=positions,
             after=int(positions.max()) + 1,
             key=key,
+            blocks=tuple((rows[0], rows[-1] + 1) for rows in taken) if self._mutual else (),
         )
+
+    def _taken(self, ids: Sequence[int], item: PlacedItem) -> list[int]:
+        """The positions that take the item's embedding."""
+        # The wire has no mask: which positions take an embedding is read from the prompt's own ids.
+        mask = embed_mask(ids, item.placeholder, frozenset({self.tokens[item.modality]}))
+        taken = [item.placeholder.offset + at for at, embeds in enumerate(mask) if embeds]
+        if len(taken) != len(item.embedding.values):
+            raise InvalidRequest(
+                f"The placeholder has {len(taken)} {item.modality} tokens, the item {len(item.embedding.values)}.",
+                param=item.param,
+            )
+        return taken
+
+    def _rotary(self, ids: Sequence[int], items: Sequence[PlacedItem], taken: Sequence[Sequence[int]]) -> Any:
+        """The prompt's positions ``[axes, prompt]``."""
+        import torch
+
+        return torch.arange(len(ids))[None]
 
     def logits(self, ids: list[int], spans: Sequence[tuple[Any, int, int, int]], rows: list[int], step: Any) -> Any:
         """One packed step.
@@ -191,20 +200,20 @@ class VisionModel:
             ids: the new tokens of all sequences, in one row.
             spans: for each sequence ``(MediaInput or None, first position, start in the row, count)``.
             rows: where in the row logits are wanted.
-            step: for the attention.
+            step: for the attention, a range for each sequence.
 
         Returns:
             ``[rows, vocabulary]``.
         """
         import torch
 
-        model, device = self._model, self._model.device
-        embeds = model.get_input_embeddings()(torch.tensor([ids], device=device))
+        device = self._model.device
+        embeds = self._model.get_input_embeddings()(torch.tensor([ids], device=device))
         positions = []
         visual = torch.zeros(len(ids), dtype=torch.bool, device=device)
         deep = []
-        for media, first, start, count in spans:
-            positions.append(_positions(media, first, count))
+        for (media, first, start, count), part in zip(spans, step, strict=True):
+            positions.append(_positions(media, first, count, self.axes))
             if media is None:
                 continue
             low, high = (int(n) for n in torch.searchsorted(media.rows, torch.tensor([first, first + count])))
@@ -214,46 +223,38 @@ class VisionModel:
             embeds[0, into] = media.values[low:high].to(embeds.dtype)
             visual[into] = True
             deep.append(media.deep[:, low:high])
-        extra: dict[str, Any] = {}
-        if deep and len(deep[0]):
-            extra = {"visual_pos_masks": visual[None], "deepstack_visual_embeds": list(torch.cat(deep, 1))}
-        hidden = model.model.language_model(
+            if media.blocks:
+                part.blocks = media.block_ids(first + count, device)
+        hidden = self._text(
             inputs_embeds=embeds,
-            position_ids=torch.cat(positions, 1)[:, None].to(device),
+            position_ids=self._position_ids(torch.cat(positions, 1).to(device)),
             use_cache=False,
             step=step,
-            **extra,
+            **self._extra(visual, deep),
         ).last_hidden_state
-        return model.lm_head(hidden[0, rows])
+        return self._model.get_output_embeddings()(hidden[0, rows])
 
-    def _normalised(self, patches: Any, channels: int) -> Any:
-        """uint8 patches rescaled and normalised as the model's image processor would have done it."""
-        import torch
+    def _position_ids(self, positions: Any) -> Any:
+        """Positions ``[axes, tokens]`` as the language model takes them."""
+        return positions
 
-        transform = self._transform
-        out = patches.float().view(len(patches), channels, -1)
-        if transform.rescale is not None:
-            out = out * transform.rescale
-        if transform.normalize:
-            mean, std = (
-                torch.tensor(values, device=out.device)[None, :, None] for values in (transform.mean, transform.std)
-            )
-            out = (out - mean) / std
-        return out.view(len(patches), -1)
+    def _extra(self, visual: Any, deep: Sequence[Any]) -> dict[str, Any]:
+        """More arguments of the language model: ``visual`` marks the tokens of media, ``deep`` are their features."""
+        return {}
 
 
-def _deepstack(found: Any) -> Sequence[Any]:
-    return getattr(found, "deepstack_features", None) or ()
-
-
-def _positions(media: MediaInput | None, first: int, count: int) -> Any:
-    """Rotary positions ``[3, count]`` of a sequence's tokens from ``first`` on; text behind media counts on from it."""
+def _positions(media: MediaInput | None, first: int, count: int, axes: int) -> Any:
+    """Rotary positions ``[axes, count]`` of a sequence's tokens from ``first``; text behind media counts on from it."""
     import torch
 
     if media is None:
-        return torch.arange(first, first + count).expand(3, count)
+        return torch.arange(first, first + count).expand(axes, count)
     prompt = media.positions.shape[1]
     known = media.positions[:, first : first + count]
     more = count - known.shape[1]
     start = media.after + max(first, prompt) - prompt
-    return torch.cat([known, torch.arange(start, start + more).expand(3, more)], 1)
+    return torch.cat([known, torch.arange(start, start + more).expand(axes, more)], 1)
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
