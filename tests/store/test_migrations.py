@@ -186,6 +186,10 @@ def test_plain_alembic_and_litestar_database_do_the_same(tmp_path: Path) -> None
     assert "0001" in run("litestar", "database", "current", url=url).stdout
     assert run("litestar", "database", "check", url=url).returncode != 0
     assert run("litestar", "store", "stats", url=url).returncode != 0
+    served = run("litestar", "--app-dir", str(ROOT), "run", "--port", "0", url=url)
+    assert served.returncode != 0
+    assert "the store is at revision 0001" in served.stderr and "`litestar database upgrade`" in served.stderr
+    assert run("litestar", "database", "history", url=url).stdout == run("alembic", "history", url=url).stdout != ""
     assert run("litestar", "database", "upgrade", url=url).returncode == 0
     assert run("alembic", "check", url=url).returncode == 0
     assert f"{HEAD} (head)" in run("alembic", "current", url=url).stdout

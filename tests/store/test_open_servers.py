@@ -299,6 +299,11 @@ def a_conversation_keeps_its_newest_items(served: Served, url: str) -> None:
     assert listed["has_more"]
     foreign = served.call("POST", "/responses", "key-b", json={"model": "m", "input": "q", "conversation": talk})
     assert foreign.status_code == 404
+    mine = served.post(input="q")["id"]
+    body = {"model": "m", "input": "q", "previous_response_id": mine}
+    assert (
+        served.call("POST", "/responses", "key-b", json=body).json()["error"]["code"] == "previous_response_not_found"
+    )
 
 
 FAULTS: list[Callable[[Served, str], None]] = [
