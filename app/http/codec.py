@@ -40,6 +40,7 @@ T = TypeVar("T")
 encode = msgspec.json.Encoder(enc_hook=EncodedItem.to_json).encode
 BOM, GZIP = b"\xef\xbb\xbf", b"\x1f\x8b"
 """How some clients begin a UTF-8 text, and how gzip does."""
+ANYTHING = Schema()
 MSGPACK = b"application/msgpack"
 TAKES_MSGPACK = {"takes_msgpack": True}
 """Route option: a body may be msgpack."""
@@ -191,6 +192,9 @@ class StructDocs(OpenAPISchemaPlugin):
         """Its schema, with what it leaves out."""
         schema = self.inner.to_openapi_schema(field_definition, schema_creator)
         struct = field_definition.type_
+        for entry in (schema.properties or {}).values():
+            if isinstance(entry, Schema) and entry.one_of and ANYTHING in entry.one_of:
+                entry.one_of = None  # whatever may be null too: null is one of two, then
         schema.description = schema.description or inspect.getdoc(struct)
         if getattr(struct, "__struct_config__", None) and struct.__struct_config__.forbid_unknown_fields:
             schema.additional_properties = False

@@ -42,17 +42,28 @@ TAGS = [
 REASONS = {
     400: "The body is no JSON, or a field is wrong; `param` names it.",
     401: "The API key is missing or unknown.",
-    404: "There is no such model.",
+    404: "There is no such model, response, conversation or item.",
     413: "The body is too large.",
+    415: "The body is not JSON by its content type, or compressed.",
+    422: "An image or video cannot be had.",
     429: "The server has all the work it can take; `Retry-After` says when to try again.",
+    503: "The engine or the database cannot be reached.",
 }
+BODILESS = (400, 401, 404, 429, 503)
+"""What a request without a body can be answered."""
+VLLM_ALONE = 422
+"""What the public APIs answer with 400."""
 BODIES: dict[Family, Any] = {"vllm": VllmError, "openai": OpenAIError, "anthropic": AnthropicError}
 
 
-def error_replies(path: str) -> dict[int, ResponseSpec]:
-    """The documentation of a POST route's errors, in the shape of its path's API."""
-    body = BODIES[family(path)]
-    return {status: ResponseSpec(body, description=text, generate_examples=False) for status, text in REASONS.items()}
+def error_replies(path: str, *, bodiless: bool = False) -> dict[int, ResponseSpec]:
+    """The documentation of a route's errors, in the shape of its path's API; of one that takes no body, fewer."""
+    whose = family(path)
+    return {
+        status: ResponseSpec(BODIES[whose], description=text, generate_examples=False)
+        for status, text in REASONS.items()
+        if status in BODILESS or (not bodiless and (status != VLLM_ALONE or whose == "vllm"))
+    }
 
 
 class Page(OpenAPIRenderPlugin):

@@ -1,10 +1,13 @@
-"""Every kind of wrong value in every field of every body: never a 500, the path's own envelope, ``param`` right."""
+"""Wrong values of every kind in every field of every body: no 500, what openapi.json says, ``param`` right."""
 
+import json
 import random
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import msgspec
 import pytest
 from litestar.testing import TestClient
@@ -15,6 +18,7 @@ from tests.fuzz.fields import BODIES, NO_JSON, VALUES, Mutant, mutants, named
 from tests.http.conftest import serving
 from tests.http.test_errors import check
 
+ROOT = Path(__file__).parents[2]
 SEED, EACH = 20261129, 60
 """A run's mutants are the same each time; so many of each body are tried (all at once are 160,000)."""
 HEADERS = {"Content-Type": "application/json"}
@@ -52,6 +56,14 @@ def takes(client: TestClient[Any], path: str) -> Any:
     raise LookupError(path)
 
 
+@cache
+def described(path: str, status: int) -> jsonschema.Draft202012Validator:
+    """What openapi.json says of an answer."""
+    document = json.loads((ROOT / "openapi.json").read_text(encoding="utf-8"))
+    schema = document["paths"][path]["post"]["responses"][str(status)]["content"]["application/json"]["schema"]
+    return jsonschema.Draft202012Validator({**schema, "components": document["components"]})
+
+
 def address(client: TestClient[Any], path: str) -> str:
     if "{conversation_id}" not in path:
         return path
@@ -62,6 +74,9 @@ def address(client: TestClient[Any], path: str) -> str:
 def judge(path: str, mutant: Mutant, reply: Any) -> None:
     """What any answer must be."""
     said = (path, mutant.place, mutant.value[:60], reply.status_code, reply.text[:400])
+    if reply.headers["content-type"].startswith("application/json"):
+        for fault in described(path, reply.status_code).iter_errors(reply.json()):
+            pytest.fail(f"{fault.json_path}: {fault.message[:200]}; not as openapi.json has it: {said}")
     if reply.status_code == 200:
         return
     assert reply.status_code in (400, 404, 422), said
@@ -80,6 +95,7 @@ def test_any_value_in_any_field(busy: TestClient[Any], path: str) -> None:
     for body in BODIES[path]:
         taken = busy.post(url, json=body)
         assert taken.status_code == 200, taken.text
+        judge(path, Mutant("", (), ""), taken)
         chosen = random.Random(SEED)
         found = [*mutants(body, struct), *mutants(body, struct, NO_JSON)]
         for mutant in chosen.sample(found, min(EACH, len(found))):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ("ROUTES",)
 
 PATH = "/v1/conversations"
+BODILESS = error_replies(PATH, bodiless=True)
 
 
 class NewConversation(msgspec.Struct, frozen=True):
@@ -67,7 +68,7 @@ async def create_conversation(
     return reply(await _store(request, service).create(_raw(data.items or []), data.metadata))
 
 
-@get(PATH + "/{conversation_id:str}", tags=["conversations"])
+@get(PATH + "/{conversation_id:str}", tags=["conversations"], responses=BODILESS)
 async def retrieve_conversation(
     request: Request[Any, Any, Scope], service: NamedDependency[Service], conversation_id: FromPath[str]
 ) -> Response[StoredConversation]:
@@ -93,7 +94,7 @@ async def update_conversation(
     return reply(await _store(request, service).update(conversation_id, data.metadata or {}))
 
 
-@delete(PATH + "/{conversation_id:str}", status_code=200, tags=["conversations"])
+@delete(PATH + "/{conversation_id:str}", status_code=200, tags=["conversations"], responses=BODILESS)
 async def delete_conversation(
     request: Request[Any, Any, Scope], service: NamedDependency[Service], conversation_id: FromPath[str]
 ) -> Response[DeletedConversation]:
@@ -120,7 +121,7 @@ async def add_items(
     return reply(await _store(request, service).add(conversation_id, _raw(data.items)))
 
 
-@get(PATH + "/{conversation_id:str}/items", tags=["conversations"])
+@get(PATH + "/{conversation_id:str}/items", tags=["conversations"], responses=BODILESS)
 async def list_items(
     request: Request[Any, Any, Scope],
     service: NamedDependency[Service],
@@ -135,7 +136,7 @@ async def list_items(
     return reply(shown_page(page, include))
 
 
-@get(PATH + "/{conversation_id:str}/items/{item_id:str}", tags=["conversations"])
+@get(PATH + "/{conversation_id:str}/items/{item_id:str}", tags=["conversations"], responses=BODILESS)
 async def retrieve_item(
     request: Request[Any, Any, Scope],
     service: NamedDependency[Service],
@@ -148,7 +149,9 @@ async def retrieve_item(
     return reply(msgspec.Raw(shown_item(bytes(item), include)))
 
 
-@delete(PATH + "/{conversation_id:str}/items/{item_id:str}", status_code=200, tags=["conversations"])
+@delete(
+    PATH + "/{conversation_id:str}/items/{item_id:str}", status_code=200, tags=["conversations"], responses=BODILESS
+)
 async def delete_item(
     request: Request[Any, Any, Scope],
     service: NamedDependency[Service],

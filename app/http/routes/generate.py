@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from litestar import Request, Response, post
+from litestar import MediaType, Request, Response, post
 from litestar.datastructures import State
 from litestar.di import NamedDependency
 from msgspec import Meta, Struct
@@ -72,6 +72,7 @@ async def generate(
 @post(
     "/inference/v1/abort_requests",
     status_code=200,
+    media_type=MediaType.TEXT,
     dto=StructDTO,
     return_dto=None,
     tags=["generate"],

@@ -6,6 +6,7 @@ from typing import Any
 from litestar import MediaType, Response, get, route
 from litestar.di import NamedDependency
 from litestar.enums import HttpMethod
+from litestar.openapi import ResponseSpec
 
 from app.http.codec import reply
 from app.http.service import Service
@@ -15,8 +16,11 @@ from app.protocol.service import Readiness, ServerLoad, Version
 
 __all__ = ("ROUTES",)
 
+NO_KEY: list[Any] = [{}]
+NOT_READY = {503: ResponseSpec(Readiness, description="Some model has not rendered a probe.", generate_examples=False)}
 
-@get("/health", opt=OPEN, media_type=MediaType.TEXT, tags=["operations"])
+
+@get("/health", opt=OPEN, security=NO_KEY, media_type=MediaType.TEXT, tags=["operations"])
 async def health() -> None:
     """Liveness: 200 with an empty body as soon as the process takes connections."""
 
@@ -25,6 +29,7 @@ async def health() -> None:
     "/ping",
     http_method=[HttpMethod.GET, HttpMethod.POST],
     opt=OPEN,
+    security=NO_KEY,
     status_code=200,
     media_type=MediaType.TEXT,
     tags=["operations"],
@@ -33,7 +38,7 @@ async def ping() -> None:
     """Liveness under the name that SageMaker asks for."""
 
 
-@get("/ready", opt=OPEN, tags=["operations"])
+@get("/ready", opt=OPEN, security=NO_KEY, tags=["operations"], responses=NOT_READY)
 async def ready(service: NamedDependency[Service]) -> Response[Readiness]:
     """Readiness: 200 once every model has rendered a probe, else 503."""
     names = [model.name for model in service.models] if service.ready else []

@@ -7,6 +7,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath
 
 from app.http.codec import reply
+from app.http.docs import error_replies
 from app.http.service import Service
 from app.models import ServedModel
 from app.protocol.service import ModelCard, ModelList, ModelPermission
@@ -21,7 +22,7 @@ async def list_models(service: NamedDependency[Service]) -> Response[ModelList]:
     return reply(ModelList(data=cards))
 
 
-@get("/v1/models/{name:path}", tags=["models"])
+@get("/v1/models/{name:path}", tags=["models"], responses=error_replies("/v1/models", bodiless=True))
 async def show_model(service: NamedDependency[Service], name: FromPath[str]) -> Response[ModelCard]:
     """One model by any of its names; hub ids hold a slash, and are taken as they are."""
     wanted = name.removeprefix("/")

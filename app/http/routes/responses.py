@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ("ROUTES", "included", "shown_page", "state_of")
 
 PATH = "/v1/responses"
+BODILESS = error_replies(PATH, bodiless=True)
 DONE = b"data: [DONE]\n\n"
 BEFORE_OUTPUT = frozenset({"response.created", "response.queued", "response.in_progress", "error"})
 Events = AsyncGenerator[RunEvent, None]
@@ -90,7 +91,7 @@ async def create_response(
     return reply(begun.opening)
 
 
-@get(PATH + "/{response_id:str}", tags=["responses"])
+@get(PATH + "/{response_id:str}", tags=["responses"], responses=BODILESS)
 async def retrieve_response(
     request: Request[Any, Any, Scope],
     service: NamedDependency[Service],
@@ -107,7 +108,7 @@ async def retrieve_response(
     return _json(shown_response(found.body, include))
 
 
-@delete(PATH + "/{response_id:str}", status_code=200, tags=["responses"])
+@delete(PATH + "/{response_id:str}", status_code=200, tags=["responses"], responses=BODILESS)
 async def delete_response(
     request: Request[Any, Any, Scope], service: NamedDependency[Service], response_id: FromPath[str]
 ) -> Response[DeletedResponse]:
@@ -116,7 +117,7 @@ async def delete_response(
     return reply(DeletedResponse(response_id))
 
 
-@post(PATH + "/{response_id:str}/cancel", status_code=200, tags=["responses"])
+@post(PATH + "/{response_id:str}/cancel", status_code=200, tags=["responses"], responses=BODILESS)
 async def cancel_response(
     request: Request[Any, Any, Scope], service: NamedDependency[Service], response_id: FromPath[str]
 ) -> Response[ResponseObject]:
@@ -126,7 +127,7 @@ async def cancel_response(
     return _json(found.body)
 
 
-@get(PATH + "/{response_id:str}/input_items", tags=["responses"])
+@get(PATH + "/{response_id:str}/input_items", tags=["responses"], responses=BODILESS)
 async def list_input_items(
     request: Request[Any, Any, Scope],
     service: NamedDependency[Service],
