@@ -20,6 +20,8 @@ __all__ = ("MOST_ENTRIES", "MOST_TOOLS", "decode_large", "is_large")
 
 LONG = 262_144
 """Bytes that are decoded and read in some milliseconds whatever they hold, if they hold few objects."""
+LONG_WITH_MEDIA = 4_194_304
+"""The same, where the most of it are encoded images."""
 SHORT, FEW_OBJECTS = 16_384, 4_000
 """Bytes that hold few objects for sure; and what few are."""
 PIECE = 32_768
@@ -33,9 +35,27 @@ _PLACE = re.compile(r" - at `\$\[(\d+)\]")
 
 
 def is_large(body: bytes) -> bool:
-    """Whether a body may take longer to read than the event loop may wait."""
+    """Whether a body may take longer to read than the event loop may wait; an image in it is one string, and quick."""
     size = len(body)
+    if LONG < size <= LONG_WITH_MEDIA:
+        size -= _media(body)
     return size > LONG or (size > SHORT and len(body.split(b"{", FEW_OBJECTS)) > FEW_OBJECTS)
+
+
+def _media(body: bytes) -> int:
+    """Bytes of the body that are encoded media: long strings that are data URLs, or stand under ``data``."""
+    found = 0
+    start = body.find(b'"')
+    for _ in range(FEW_OBJECTS):
+        end = body.find(b'"', start + 1)
+        if end < 0:
+            break
+        if end - start > SHORT and (
+            body[start + 1 : start + 6].lower() == b"data:" or b'"data"' in body[max(0, start - 9) : start]
+        ):
+            found += end - start
+        start = end
+    return found
 
 
 def decode_large(kind: Any, body: bytes) -> Any:

@@ -91,6 +91,24 @@ def test_short_bodies_and_long_texts_with_few_objects_are_not_large() -> None:
     assert is_large(b"{" * 20_000) and is_large(b"x" * 300_000)
 
 
+def test_an_encoded_image_makes_no_body_large() -> None:
+    """A 1080p JPEG is half a megabyte of one string, which is decoded in a quarter of a millisecond."""
+    image = "iVBORw0KGgo" * 60_000
+    url = {
+        "messages": [
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + image}}]}
+        ]
+    }
+    block = {"messages": [{"role": "user", "content": [{"type": "image", "source": {"data": image}}]}]}
+    for body in (url, block):
+        for separators in ((",", ":"), (", ", ": ")):
+            text = json.dumps(body, separators=separators).encode()
+            assert not is_large(text)
+            assert is_large(text + b"x" * 300_000)
+            assert is_large(text * 7)  # so many images in one take some milliseconds
+    assert is_large(b'{"data":' + b"1," * 200_000 + b'"data":"')
+
+
 @pytest.mark.parametrize(
     "path", [PATH, "/v1/chat/completions", "/v1/responses", "/v1/messages/count_tokens", "/tokenize"]
 )
