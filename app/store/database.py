@@ -10,6 +10,7 @@ creates and 2,545 retrieves a second beside 124 and 1,487 here (two busy cores).
 """
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -147,7 +148,7 @@ def _translated() -> Iterator[None]:
         yield
     except IntegrityError as error:
         raise Clash("The store has another row in this place.") from error
-    except (SQLAlchemyError, OSError) as error:
+    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
         code: Any = getattr(error.orig, "sqlstate", None) if isinstance(error, DBAPIError) else None
         if code in LOST_RACES:
             raise Clash("Another transaction was there first.") from error

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import AsyncAdaptedQueuePool
+from sqlalchemy.pool import AsyncAdaptedQueuePool, PoolResetState
 
 from app.errors import StartupError
 
@@ -46,13 +46,14 @@ def open_engine(url: URL, *, connections: int, reads: bool = False, durable: boo
         StartupError: the file cannot be opened.
     """
     script = ";".join((*PRAGMAS, "PRAGMA synchronous=FULL") if durable else PRAGMAS)
-    autocommit: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "skip_autocommit_rollback": True}
+    autocommit: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}
     engine = create_async_engine(
         url.set(drivername="sqlite+aiosqlite"),
         poolclass=AsyncAdaptedQueuePool,
         pool_size=connections,
         max_overflow=0,
         pool_timeout=60,
+        pool_reset_on_return=None,
         **(autocommit if reads else {}),
     )
 
@@ -71,9 +72,16 @@ def open_engine(url: URL, *, connections: int, reads: bool = False, durable: boo
 
     def begun(connection: Connection) -> None:
         # A deferred transaction that reads first and then writes cannot wait for another writer: it fails at once.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        adapted: Any = connection.connection.dbapi_connection
+        adapted.run_async(lambda driver: driver.execute("BEGIN IMMEDIATE"))
+
+    def returned(connection: Any, _record: Any, state: PoolResetState) -> None:
+        # A commit that failed has ended no transaction; to ask is cheaper than to roll back every time.
+        if not state.terminate_only and connection.driver_connection.in_transaction:
+            connection.rollback()
 
     event.listen(engine.sync_engine, "connect", connected)
     if not reads:
         event.listen(engine.sync_engine, "begin", begun)
+        event.listen(engine.sync_engine, "reset", returned)
     return engine
