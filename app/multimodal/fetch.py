@@ -3,6 +3,7 @@
 import asyncio
 import os
 import stat
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ("Fetcher",)
 
+LOOP_CHARS = 4_194_304
+"""A data URL of so much is decoded on the event loop, in a millisecond or two."""
 MAX_REDIRECTS = 5
 MAX_URL = 8192
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -53,7 +56,8 @@ class Fetcher:
             BadMedia: it may not, or could not, be fetched, or is too large (422).
         """
         if data_url.is_data_url(url):
-            return data_url.decode(url, max_bytes=self._settings.max_bytes, param=param)
+            decode = partial(data_url.decode, url, max_bytes=self._settings.max_bytes, param=param)
+            return decode() if len(url) < LOOP_CHARS else await asyncio.to_thread(decode)
         scheme = url.partition(":")[0].lower()
         if scheme in ("http", "https"):
             return await self._http(url, param)

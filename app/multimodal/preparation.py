@@ -89,6 +89,9 @@ class MediaPreparation:
         """
         self._check_counts(media)
         self._check_io_options(io_options or {})
+        if len(media) == 1:
+            io = dict((io_options or {}).get(media[0].modality) or {})
+            return [await self._one(media[0], tensors, dict(options or {}), io)]
         prepared: dict[tuple[str | None, str | None, tuple[str, ...]], asyncio.Task[PreparedItem]] = {}
         try:
             async with asyncio.TaskGroup() as group:

@@ -1,6 +1,6 @@
 """The seam between rendering and multimodal processing: what the renderer asks for, and what it gets back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -16,13 +16,13 @@ __all__ = ("MediaEncoder", "MediaPrompt", "media_of")
 class MediaPrompt(Struct, frozen=True):
     """A prompt whose placeholders have their full length; offsets where the encoded prompt had them.
 
-    ``growth`` is by how many tokens each item has made the prompt longer.
+    ``growth`` is by how many tokens each item has made the prompt longer, in the order of the items.
     """
 
     ids: list[int]
     offsets: list[tuple[int, int]] | None
     features: Features
-    growth: Mapping[Media, int] = {}
+    growth: tuple[int, ...] = ()
 
 
 class MediaEncoder(Protocol):

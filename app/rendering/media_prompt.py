@@ -42,10 +42,7 @@ class PreparedMedia:
             io_options=options.media_io_kwargs,
         )
         placed = place(prompt.ids, [(one.modality, one.expansion) for one in items], self._markers, prompt.offsets)
-        growth = {
-            one: len(item.expansion.ids) - len(self._markers[item.modality].ids)
-            for one, item in zip(media, items, strict=True)
-        }
+        growth = tuple(len(item.expansion.ids) - len(self._markers[item.modality].ids) for item in items)
         return MediaPrompt(placed.ids, placed.offsets, _features(items, placed.placeholders), growth)
 
 

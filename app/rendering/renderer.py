@@ -1,6 +1,6 @@
 """A RenderInput to the GenerateRequest that every render endpoint answers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -128,7 +128,7 @@ class Renderer:
         written = await self.writer.write(conversation, options, request.dialect, long=request.long)
         expanded = await self.expand(conversation, written, options)
         if options.drop_oldest_items and len((expanded or written.encoded).ids) >= self.max_model_len:
-            growth = expanded.growth if expanded is not None else {}
+            growth = expanded.growth if expanded is not None else ()
             conversation, written = await self.shortened(conversation, request, written, growth)
             expanded = await self.expand(conversation, written, options)
         if expanded is None:
@@ -143,12 +143,14 @@ class Renderer:
         return await self.media.expand(media, written.encoded, options) if media and self.media is not None else None
 
     async def shortened(
-        self, conversation: Conversation, request: RenderInput, written: WrittenPrompt, growth: Mapping[Media, int]
+        self, conversation: Conversation, request: RenderInput, written: WrittenPrompt, growth: Sequence[int]
     ) -> tuple[Conversation, WrittenPrompt]:
         """The longest end of the conversation that leaves room for a token, by bisection.
 
         ``growth`` is by how many tokens an item's placeholder is longer than what is written for it.
         """
+        # By identity: an item's hash would be that of its whole data URL.
+        grown = {id(item): tokens for item, tokens in zip(media_of(conversation), growth, strict=bool(growth))}
         places = droppable(conversation.messages)
         best = (conversation, written)
         low, high = 0, len(places)
@@ -165,7 +167,7 @@ class Renderer:
                 # A template may refuse to begin here (with the assistant, say); a later place is tried.
                 low = middle + 1
                 continue
-            length = len(found.encoded.ids) + sum(growth.get(item, 0) for item in media_of(shorter))
+            length = len(found.encoded.ids) + sum(grown.get(id(item), 0) for item in media_of(shorter))
             if length < self.max_model_len:
                 best, high = (shorter, found), middle
             else:
