@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from app.errors import InvalidRequest
 from app.protocol.request_fields import RenderFields
-from app.rendering.limits import INT64, MAX_CACHE_SALT
+from app.rendering.limits import INT64, MAX_CACHE_SALT, MAX_REQUEST_ID
 
 __all__ = ("Passthrough", "check_cache_salt", "read_passthrough")
 
@@ -71,6 +71,8 @@ def read_passthrough(
 
 def read_fields(request: RenderFields) -> Passthrough:
     """:func:`read_passthrough` of a request that has the shared fields."""
+    if request.request_id is not None and len(request.request_id) > MAX_REQUEST_ID:
+        raise InvalidRequest(f"`request_id` takes at most {MAX_REQUEST_ID} characters.", param="request_id")
     return read_passthrough(
         cache_salt=request.cache_salt,
         priority=request.priority,

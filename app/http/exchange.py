@@ -6,6 +6,8 @@ from typing import Any
 __all__ = ("Exchange", "exchange_of")
 
 JSON = b"application/json"
+LONGEST_ID = 256
+"""Characters of a client's request id; a longer one is passed over, as ids go into replies, logs and engines."""
 
 
 class Exchange:
@@ -48,7 +50,7 @@ class Exchange:
         client_id: str | None = None
         accept = b""
         for name, value in headers:
-            if name == b"x-request-id":
+            if name == b"x-request-id" and len(value) <= LONGEST_ID:
                 client_id = value.decode("latin-1") or None
             elif name == b"accept":
                 accept = value

@@ -14,6 +14,7 @@ __all__ = (
     "MAX_LOGPROB_TOKEN_IDS",
     "MAX_METADATA",
     "MAX_PROMPTS",
+    "MAX_REQUEST_ID",
     "MAX_STOP_CHARACTERS",
     "MAX_STOP_STRINGS",
     "MAX_STOP_TOKEN_IDS",
@@ -48,6 +49,9 @@ MAX_LOGPROB_TOKEN_IDS = 128
 
 MAX_CACHE_SALT = 128
 """Characters."""
+
+MAX_REQUEST_ID = 256
+"""Characters; ids of engines and of replies are made from it."""
 
 INT64 = range(-(2**63), 2**63)
 """What a signed 64-bit field holds."""

@@ -127,6 +127,7 @@ def test_an_unknown_path_is_a_404(client: TestClient[Any], path: str, of: str) -
         ("/v1/chat/completions/render", CHAT | {"logprobs": True, "top_logprobs": 2**70}, "top_logprobs"),
         ("/v1/chat/completions/render", CHAT | {"logprobs": True, "top_logprobs": -2}, "top_logprobs"),
         ("/v1/chat/completions/render", CHAT | {"truncate_prompt_tokens": 0}, "truncate_prompt_tokens"),
+        ("/v1/chat/completions/render", CHAT | {"request_id": "x" * 257}, "request_id"),
         ("/v1/chat/completions/render", CHAT | {"logit_bias": {"1": "x"}}, "logit_bias"),
         ("/v1/responses", {"input": "Hi", "metadata": {"a": 1}}, "metadata"),
         (

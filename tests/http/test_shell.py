@@ -36,6 +36,8 @@ def test_request_ids(client: TestClient[Any]) -> None:
     assert reply.json()["request_id"] == "chatcmpl-body"
     first, second = (client.post("/tokenize", json={"prompt": "x"}).headers["x-request-id"] for _ in range(2))
     assert re.fullmatch("[0-9a-f]{32}", first) and first != second
+    long = client.post("/tokenize", json={"prompt": "x"}, headers={"X-Request-Id": "x" * 257}).headers["x-request-id"]
+    assert re.fullmatch("[0-9a-f]{32}", long)
     failed = client.post("/v1/messages/count_tokens", json={}, headers={"X-Request-Id": "mine"})
     assert failed.headers["x-request-id"] == failed.json()["request_id"] == "mine"
 
