@@ -140,7 +140,11 @@ def _rgb(image: Image.Image, background: tuple[int, int, int]) -> Image.Image:
     if image.mode == "RGB" and "transparency" not in image.info:
         return image
     if image.mode.startswith("I") or image.mode == "F":
+        clear = image.info.get("transparency")
+        solid = np.asarray(image) != clear if isinstance(clear, int) else None
         image = _eight_bit(image)
+        if solid is not None:
+            image.putalpha(Image.fromarray(solid.astype(np.uint8) * 255))
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         layer = image.convert("RGBA")
         canvas = Image.new("RGB", layer.size, background)

@@ -73,6 +73,26 @@ def test_deep_grey_is_scaled_not_clipped():
     np.testing.assert_array_equal(got, np.rint(ramp / 257.0).astype(np.uint8))
 
 
+def png_chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+@pytest.mark.parametrize(("kind", "channels"), [(0, 1), (2, 3), (4, 2), (6, 4)], ids=["grey", "RGB", "LA", "RGBA"])
+def test_sixteen_bits_of_every_kind_are_scaled(kind, channels):
+    ramp = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
+    values = np.repeat(ramp[..., None], channels, 2)
+    if channels in (2, 4):
+        values[..., -1] = 65535
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
+    head, body = png_chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 16, kind, 0, 0, 0)), zlib.compress(rows)
+    end = png_chunk(b"IDAT", body) + png_chunk(b"IEND", b"")
+    got = pixels(b"\x89PNG\r\n\x1a\n" + head + end)
+    assert np.abs(got[..., 0].astype(int) - np.rint(ramp / 257.0)).max() <= 1
+    if kind == 0:  # one grey that counts as transparent
+        clear = pixels(b"\x89PNG\r\n\x1a\n" + head + png_chunk(b"tRNS", struct.pack(">H", int(ramp[0, 1]))) + end)
+        assert (clear[0, 1] == 255).all() and (clear[0, 0] == got[0, 0]).all() and (clear[7, 7] == got[7, 7]).all()
+
+
 def test_other_modes():
     assert pixels(encoded(Image.new("1", (4, 4), 1), "PNG")).min() == 255
     assert pixels(encoded(Image.new("CMYK", (4, 4), (0, 0, 0, 255)), "JPEG")).max() < 10

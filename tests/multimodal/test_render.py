@@ -73,6 +73,11 @@ def test_responses_and_messages_take_images(vision_client):
     as_messages = rendered(vision_client, MESSAGES, body)
     for other in (as_responses, as_messages):
         assert (other["token_ids"], other["features"]) == (as_chat["token_ids"], as_chat["features"])
+    call = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": URL}]}
+    places(
+        rendered(vision_client, RESPONSES, {"model": "vl", "input": [{"role": "user", "content": "Go"}, call, output]})
+    )
     result = [{"type": "image", "source": source}]
     blocks = [{"type": "tool_result", "tool_use_id": "t", "content": result}]
     messages = [
@@ -81,6 +86,17 @@ def test_responses_and_messages_take_images(vision_client):
         {"role": "user", "content": blocks},
     ]
     places(rendered(vision_client, MESSAGES, {"model": "vl", "max_tokens": 8, "messages": messages}))
+
+
+def test_transparency_is_laid_on_the_colour_of_the_setting(serve_vision):
+    body = chat(image_part(data_url(encoded(Image.new("RGBA", (56, 56))))))
+    hashes = []
+    for colour, setting in ((255, "{}"), (0, '{"alpha_background": [0, 0, 0]}')):
+        features = rendered(serve_vision(ISTHMUS_MEDIA=setting), CHAT, body)["features"]
+        fields = decode_item(from_base64(features["kwargs_data"]["image"][0]))
+        assert set(fields["pixel_values"].data.array().reshape(-1).tolist()) == {colour}
+        hashes.append(features["mm_hashes"]["image"][0])
+    assert hashes[0] != hashes[1]
 
 
 @pytest.mark.parametrize("field", [{"mm_payload": "none"}, {"return_mm_kwargs": False}])
