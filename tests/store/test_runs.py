@@ -241,8 +241,7 @@ async def test_a_run_whose_process_died_fails_and_its_replay_ends(database: Data
 @pytest.mark.parametrize("background", [False, True])
 async def test_a_turn_whose_run_never_started_fails(database: Database, store: ResponseStore, background: bool) -> None:
     """Its client left, or its task broke, between the turn's beginning and its run; its process lives on."""
-    runs = BackgroundRuns(database, heartbeat_s=0.01, starts_in_s=0.05)
-    await runs.start()
+    runs = BackgroundRuns(database, heartbeat_s=0.01, starts_in_s=0)
     turn = new_turn(background=background, owner=runs.owner, status="queued" if background else "in_progress")
     gate, front, behind = asyncio.Event(), new_turn(owner=runs.owner), new_turn(background=True, owner=runs.owner)
     for one in (front, behind, turn):
@@ -250,6 +249,7 @@ async def test_a_turn_whose_run_never_started_fails(database: Database, store: R
     events = stored(StoredRun(store, front), ScriptedRun(front, gate=gate)())
     seen = [await anext(events)]
     runs.launch(StoredRun(store, behind), ScriptedRun(behind, gate=gate))
+    await runs.start()
     async with asyncio.timeout(20):
         while await store.status(turn.id) != "failed":
             await asyncio.sleep(0.01)
