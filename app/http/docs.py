@@ -4,20 +4,22 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from litestar import Request, Router
+from litestar import Request, Router, get
+from litestar.exceptions import NotFoundException
 from litestar.openapi import OpenAPIConfig, ResponseSpec
 from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme, Tag
-from litestar.static_files import create_static_files_router
+from litestar.params import FromPath
+from litestar.response import File
 
 from app.http.errors import Family, family
 from app.http.shell import OPEN
 from app.protocol.errors import AnthropicError, OpenAIError, VllmError
 
-__all__ = ("ASSETS", "error_replies", "openapi_config")
+__all__ = ("asset", "error_replies", "openapi_config")
 
 FOLDER = Path(__file__).parent / "assets"
-ASSETS = create_static_files_router("/docs/assets", [FOLDER], include_in_schema=False, opt=dict(OPEN), name="assets")
+FILES = frozenset(file.name for file in FOLDER.iterdir())
 DESCRIPTION = """\
 The CPU side of LLM serving. **Render** turns API requests into token ids, **generate** turns token ids into token ids,
 **derender** turns token ids into API replies; the public APIs are all three in one call.
@@ -64,6 +66,14 @@ def error_replies(path: str, *, bodiless: bool = False) -> dict[int, ResponseSpe
         for status, text in REASONS.items()
         if status in BODILESS or (not bodiless and (status != VLLM_ALONE or whose == "vllm"))
     }
+
+
+@get("/docs/assets/{name:str}", include_in_schema=False, opt=dict(OPEN))
+async def asset(name: FromPath[str]) -> File:
+    """A file of the page: one of those that are there, by its name and never by a path."""
+    if name not in FILES:
+        raise NotFoundException()
+    return File(FOLDER / name, filename=name, content_disposition_type="inline")
 
 
 class Page(OpenAPIRenderPlugin):

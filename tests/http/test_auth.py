@@ -24,7 +24,7 @@ def locked(model_folder: Any) -> Any:
 def every_route(client: TestClient[Any]) -> list[tuple[str, str]]:
     found = []
     for route in client.app.routes:
-        path = route.path.replace("{name:path}", "m").replace("{file_path:path}", "swagger-ui.css")
+        path = route.path.replace("{name:path}", "m").replace("{name:str}", "swagger-ui.css")
         for part in ("{path:str}", "{path:path}"):
             path = path.replace(part, "x")
         found += [(method, path) for method in route.methods if method not in ("OPTIONS", "HEAD")]

@@ -91,6 +91,12 @@ def test_the_docs_page_names_no_other_host(client: TestClient[Any]) -> None:
         assert client.get(asset).status_code == 200
 
 
+@pytest.mark.parametrize("name", ["%00", "a" * 5_000, "%2e%2e", "%2e%2e%2f%2e%2e%2fdocs.py", "absent.css", "%ff"])
+def test_there_are_no_other_assets(client: TestClient[Any], name: str) -> None:
+    for method in ("GET", "HEAD", "POST"):
+        assert client.request(method, f"/docs/assets/{name}").status_code in (404, 405), method
+
+
 def test_every_route_is_described_and_its_example_works(client: TestClient[Any]) -> None:
     document = client.get("/docs/openapi.json").json()
     for path, methods in document["paths"].items():
