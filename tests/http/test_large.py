@@ -88,7 +88,7 @@ def test_lists_have_bounds() -> None:
 def test_short_bodies_and_long_texts_with_few_objects_are_not_large() -> None:
     assert not is_large(b"{}") and not is_large(b"{" * 10_000)
     assert not is_large(b'{"prompt": "' + b"x" * 200_000 + b'"}')
-    assert is_large(b"{" * 20_000) and is_large(b"x" * 300_000)
+    assert is_large(b"{" * 40_000) and is_large(b"x" * 300_000)
 
 
 def test_an_encoded_image_makes_no_body_large() -> None:
