@@ -55,6 +55,8 @@ ENDS: dict[str, Status] = {
     "response.incomplete": "incomplete",
     "response.failed": "failed",
 }
+LOOP_ITEMS = 256
+"""Items of a history that are decoded and read on the event loop: some milliseconds."""
 encode = msgspec.json.Encoder().encode
 
 
@@ -131,7 +133,8 @@ async def render(
             request = replace(request, input=as_dicts(opened(items, tenant=tenant, seal=seal)))
         return read(request, model=model, request_id=response_id, history=history)
 
-    given = salted(await reading(inline, long=long), tenant)
+    given = await reading(inline, long=long or len(resolved.history) > LOOP_ITEMS)
+    given = salted(given, tenant)
     with said_as(RESPONSES, given=request):
         prompt = await model.renderer.render(given)
     reused = 0
