@@ -13,6 +13,7 @@ import pytest
 
 from app.engines.engine import EngineConfig
 from app.engines.local.engine import LocalEngine
+from app.engines.local.runner import Runner
 from app.errors import EngineFailure, InvalidRequest, Overloaded, StartupError, Unsupported
 from tests.engines.served import request
 from tests.engines.tiny import VOCABULARY, collect, tiny_engine, tiny_model
@@ -434,13 +435,47 @@ async def test_a_step_that_fails_fails_its_requests_and_the_next_ones_run() -> N
 
 
 @pytest.mark.parametrize(
-    "options", [{"colour": 1}, {"threads": "x"}, {"source": "/nowhere"}, {"source": "demo", "dtype": "float3"}]
+    ("options", "names"),
+    [
+        ({"colour": 1}, "colour"),
+        ({"threads": "x"}, "threads"),
+        ({"source": "/nowhere"}, "/nowhere"),
+        ({"dtype": "float3"}, "float3"),
+        ({"dtype": "int8"}, "int8"),
+        ({"device": "gpu"}, "gpu"),
+        ({"device": "cuda:99"}, "cuda:99"),
+        ({"device": "meta"}, "meta"),
+    ],
 )
-async def test_what_stops_the_start(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_stops_the_start(options: dict[str, Any], names: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(StartupError) as error:
-        await LocalEngine(EngineConfig(name="e", kind="local", options=options)).start()
-    assert "\n" not in error.value.message
+        await LocalEngine(EngineConfig(name="e", kind="local", options={"source": "demo"} | options)).start()
+    assert "\n" not in error.value.message and names in error.value.message
+
+
+async def test_every_tensor_is_made_on_the_models_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One made without a device would land on "meta" here, as on a GPU it would on the CPU, and fit no other."""
+    import torch
+
+    take = Runner._take
+
+    def misled(runner: Runner) -> Any:
+        torch.set_default_device("meta")  # of the model's thread alone
+        return take(runner)
+
+    samplings: list[dict[str, Any]] = [
+        {"temperature": 0, "logprobs": 2, "prompt_logprobs": 1, "repetition_penalty": 1.3, "frequency_penalty": 0.5},
+        {"seed": 1, "min_p": 0.01, "top_k": 50, "top_p": 0.9, "logit_bias": {"65": 2}, "allowed_token_ids": [65, 66]},
+        {"seed": 1, "bad_words": ["A"], "min_tokens": 3, "stop_token_ids": [70], "logprob_token_ids": [1, 2]},
+        {"temperature": 0, "structured_outputs": {"choice": ["abc", "xyz"]}},
+    ]
+    bodies = [request(request_id=str(n), sampling={"max_tokens": 6} | s) for n, s in enumerate(samplings)]
+    async with tiny_engine() as engine:
+        wanted = [await collect(engine, body) for body in bodies]
+    monkeypatch.setattr(Runner, "_take", misled)
+    async with tiny_engine() as engine:
+        assert [await collect(engine, body) for body in bodies] == wanted
 
 
 async def test_layers_that_keep_a_state_are_refused() -> None:

@@ -14,6 +14,8 @@ from app.tokenizing.files import read_json
 
 __all__ = ("LoadedModel", "load_model", "weights_path")
 
+DTYPES = ("float32", "bfloat16", "float16")
+
 
 class LoadedModel(Struct, frozen=True, kw_only=True):
     """``model`` is a transformers ``PreTrainedModel`` in eval mode; sizes are in tokens.
@@ -56,35 +58,31 @@ def load_model(source: str, *, dtype: str = "auto", device: str = "auto", model:
 
     Args:
         source: a directory, a ``.gguf`` file, a hub id or "demo".
-        dtype: a torch dtype's name; "auto" is float32 on a CPU and the checkpoint's own elsewhere.
-        device: a torch device; "auto" is the first GPU where there is one.
+        dtype: float32, bfloat16 or float16; "auto" is float32 on a CPU and the checkpoint's own on a GPU.
+        device: cpu, cuda or cuda:N; "auto" is the first GPU where there is one.
         model: an already built ``PreTrainedModel``, instead of the weights at ``source``.
 
     Raises:
         StartupError: in one line, whatever transformers thinks of the files.
     """
     try:
-        import torch
+        import torch  # noqa: F401
         import transformers
     except ImportError as error:
         raise StartupError(f"the local engine needs pip install 'isthmus[engine]': {error}") from error
     register()
     quiet: Callable[[], None] = transformers.utils.logging.disable_progress_bar
     quiet()
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = _device(device)
+    chosen = _dtype(dtype, device)
     if model is None:
         directory, gguf = weights_path(source)
-        chosen = getattr(torch, dtype, None) if dtype != "auto" else torch.float32 if device == "cpu" else "auto"
-        if chosen != "auto" and not isinstance(chosen, torch.dtype):
-            raise StartupError(f"dtype {dtype!r} is no torch dtype (float32, bfloat16, float16 or auto)")
         try:
             model = _loader(transformers, directory, gguf).from_pretrained(
                 directory, dtype=chosen, **({"gguf_file": gguf} if gguf else {})
             )
         except Exception as error:
-            reason = str(error).strip().splitlines() or [type(error).__name__]
-            raise StartupError(f"{source}: the weights can't be loaded: {reason[0]}") from error
+            raise StartupError(f"{source}: the weights can't be loaded: {_first_line(error)}") from error
     if hasattr(model.config, "vision_config"):
         # Only the language model sees packed steps.
         model.set_attn_implementation({"text_config": ATTENTION, "vision_config": "sdpa"})
@@ -92,7 +90,10 @@ def load_model(source: str, *, dtype: str = "auto", device: str = "auto", model:
         model.set_attn_implementation(ATTENTION)
     if not getattr(model, "_supports_attention_backend", False):
         raise StartupError(f"{source}: {type(model).__name__} has no pluggable attention; serve it with a worker")
-    model = model.to(device).eval()
+    try:
+        model = model.to(device).eval()
+    except Exception as error:  # out of memory, or weights in a form that can't be moved
+        raise StartupError(f"{source}: the model can't be put on {device}: {_first_line(error)}") from error
     preprocessor = read_json(Path(source) / "preprocessor_config.json")
     config = model.config.get_text_config()
     eos = model.generation_config.eos_token_id if model.generation_config is not None else None
@@ -106,6 +107,37 @@ def load_model(source: str, *, dtype: str = "auto", device: str = "auto", model:
         max_model_len=int(getattr(config, "max_position_embeddings", 0) or 0),
         eos_token_ids=tuple(eos if isinstance(eos, list) else [eos] if eos is not None else []),
     )
+
+
+def _device(name: str) -> str:
+    """The device by its whole name, tried out before gigabytes are read."""
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except Exception as error:
+        raise StartupError(f"device {name!r} can't be used: {_first_line(error)}") from error
+    if device.type not in ("cpu", "cuda"):
+        raise StartupError(f"device {name!r}: the local engine runs on cpu and cuda")
+    return "cpu" if device.type == "cpu" else f"cuda:{device.index or 0}"
+
+
+def _dtype(name: str, device: str) -> Any:
+    """The torch dtype of a name, or "auto" for the checkpoint's own."""
+    import torch
+
+    if name == "auto":
+        return torch.float32 if device == "cpu" else "auto"
+    if name not in DTYPES:
+        raise StartupError(f"dtype {name!r} is none of auto, {', '.join(DTYPES)}")
+    return getattr(torch, name)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _loader(transformers: Any, directory: str, gguf: str | None) -> Any:

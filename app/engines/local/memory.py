@@ -42,5 +42,5 @@ def kv_tokens(loaded: LoadedModel, bytes_per_token: int, limit: int = 0) -> int:
     import torch
 
     if limit <= 0:
-        limit = torch.cuda.mem_get_info()[0] // 3 if loaded.device.startswith("cuda") else CPU_BYTES
+        limit = torch.cuda.mem_get_info(loaded.device)[0] // 3 if loaded.device.startswith("cuda") else CPU_BYTES
     return max(1, limit // bytes_per_token)

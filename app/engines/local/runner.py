@@ -88,6 +88,9 @@ class Runner:
 
         if self._threads:
             torch.set_num_threads(self._threads)
+        if self._loaded.device.startswith("cuda"):
+            # Kernels that are no torch operators (xgrammar's) run on the thread's current device.
+            torch.cuda.set_device(self._loaded.device)
         while True:
             with self._wake:
                 while not (self._stopping or self._inbox or self.scheduler.running or self.scheduler.waiting):
