@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from msgspec import Raw
-from sqlalchemy import Connection, Table, and_, bindparam, delete, exists, select
+from sqlalchemy import Connection, Select, Table, and_, bindparam, delete, exists, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from app.store.tables import blob_uses, blobs
@@ -124,10 +124,16 @@ def use(
         connection.execute(_insert(connection)(blob_uses).on_conflict_do_nothing(), rows)
 
 
-def uses_of(connection: Connection, column: str, ids: Sequence[str]) -> set[tuple[str, bytes]]:
-    """Tenant and sha256 of the blobs that these responses (``response_id``) or conversations use."""
+def uses_of(connection: Connection, column: str, ids: Sequence[str] | Select[str]) -> set[tuple[str, bytes]]:
+    """Tenant and sha256 of the blobs that these responses (``response_id``) or conversations use.
+
+    Args:
+        connection: of the store.
+        column: which of the two.
+        ids: some, or a query for any number of them.
+    """
     rows = connection.execute(
-        select(blob_uses.c.tenant_id, blob_uses.c.sha256).where(blob_uses.c[column].in_(list(ids)))
+        select(blob_uses.c.tenant_id, blob_uses.c.sha256).where(blob_uses.c[column].in_(ids)).distinct()
     )
     return {(row.tenant_id, row.sha256) for row in rows}
 

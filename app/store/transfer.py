@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
-from sqlalchemy import Connection, Table, bindparam, select
+from sqlalchemy import Connection, Select, Table, bindparam, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from app.errors import InvalidRequest
@@ -128,8 +128,9 @@ def _next(
 
 
 def _thread_lines(connection: Connection, rows: Sequence[Any]) -> list[bytes]:
-    inside = _turns(connection, [row.id for row in rows])
-    lines = _blobs(connection, "response_id", [turn.id for found in inside.values() for turn in found])
+    ids = [row.id for row in rows]
+    inside = _turns(connection, ids)
+    lines = _blobs(connection, "response_id", select(responses.c.id).where(responses.c.thread_id.in_(ids)))
     for row in rows:
         if found := inside.get(row.id):
             lines.append(_encode(ThreadLine(row.id, row.tenant_id, row.created_at, row.expires_at, found)))
@@ -157,7 +158,7 @@ def _turns(connection: Connection, thread_ids: list[str]) -> dict[str, list[Turn
     return found
 
 
-def _blobs(connection: Connection, column: str, ids: list[str]) -> list[bytes]:
+def _blobs(connection: Connection, column: str, ids: list[str] | Select[str]) -> list[bytes]:
     query = select(blob_table).where(
         blob_table.c.tenant_id == bindparam("tenant"), blob_table.c.sha256 == bindparam("key")
     )
@@ -193,7 +194,9 @@ async def import_lines(database: Database, lines: Iterable[bytes]) -> Imported:
 
 def _put_line(connection: Connection, line: BlobLine | ThreadLine | ConversationLine, done: Imported) -> None:
     if isinstance(line, BlobLine):
-        done.blobs += _put(connection, blob_table, tenant_id=line.tenant, sha256=line.sha256, data=line.data)
+        done.blobs += _put(
+            connection, blob_table, [{"tenant_id": line.tenant, "sha256": line.sha256, "data": line.data}]
+        )
     elif isinstance(line, ThreadLine):
         _put_thread(connection, line, done)
     else:
@@ -202,33 +205,44 @@ def _put_line(connection: Connection, line: BlobLine | ThreadLine | Conversation
 
 def _put_thread(connection: Connection, line: ThreadLine, done: Imported) -> None:
     row = {"id": line.id, "tenant_id": line.tenant, "created_at": line.created_at, "expires_at": line.expires_at}
-    if not _put(connection, threads, **row):
+    if not _put(connection, threads, [row]):
         return
     done.threads += 1
+    narrow, wide = [], []
     for turn in line.turns:
         fields = msgspec.structs.asdict(turn)
-        wide = {name: fields.pop(name) for name in ("input", "output", "shared_ids", "prompt_ids", "completion_ids")}
-        wide["input"], wide["output"], fields["body"] = bytes(turn.input), bytes(turn.output), bytes(turn.body)
-        done.responses += _put(connection, responses, **fields, thread_id=line.id, tenant_id=line.tenant)
-        _put(connection, turns, response_id=turn.id, **wide)
+        items = {"input": bytes(turn.input), "output": bytes(turn.output)}
+        ids = {name: fields[name] for name in ("shared_ids", "prompt_ids", "completion_ids")}
+        for name in (*items, *ids):
+            del fields[name]
+        narrow.append({**fields, "body": bytes(turn.body), "thread_id": line.id, "tenant_id": line.tenant})
+        wide.append({"response_id": turn.id, **items, **ids})
+    done.responses += _put(connection, responses, narrow)
+    _put(connection, turns, wide)
+    for turn in line.turns:
         used = blobs.references(bytes(turn.input)) | blobs.references(bytes(turn.output))
         blobs.use(connection, line.tenant, used, response_id=turn.id)
 
 
 def _put_conversation(connection: Connection, line: ConversationLine, done: Imported) -> None:
     row = {"id": line.id, "tenant_id": line.tenant, "created_at": line.created_at, "metadata": bytes(line.metadata)}
-    if not _put(connection, conversations, **row):
+    if not _put(connection, conversations, [row]):
         return
     done.conversations += 1
+    places = [
+        {"conversation_id": line.id, "position": item.position, "id": item.id, "body": bytes(item.body)}
+        for item in line.items
+    ]
+    _put(connection, conversation_items, places)
     for item in line.items:
-        place = {"conversation_id": line.id, "position": item.position, "id": item.id, "body": bytes(item.body)}
-        _put(connection, conversation_items, **place)
         blobs.use(connection, line.tenant, blobs.references(bytes(item.body)), conversation_id=line.id)
 
 
-def _put(connection: Connection, table: Table, **row: Any) -> int:
+def _put(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> int:
+    """Insert rows, many with a statement; how many were not there before."""
     insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
-    return connection.execute(insert(table).values(**row).on_conflict_do_nothing()).rowcount
+    statement = insert(table).on_conflict_do_nothing().returning(*table.primary_key)
+    return len(connection.execute(statement, rows).all()) if rows else 0
 
 
 _TURNS_OF = (

@@ -9,6 +9,7 @@ from app.store.conversations import ConversationStore
 from app.store.database import Database
 from app.store.doctor import examine
 from app.store.exact import ExactIds
+from app.store.retention import sweep
 from app.store.store import ResponseStore
 from app.store.tenants import delete_tenant, stats
 from app.store.transfer import export_lines, import_lines
@@ -57,6 +58,33 @@ async def test_what_is_exported_is_imported_and_exported_the_same(place: Place) 
         again = await import_lines(database, everything)
         assert (again.threads, again.responses, again.conversations, again.blobs) == (0, 0, 0, 0)
         assert not [finding async for finding in examine(database, deep=True)]
+
+
+async def test_a_thread_may_have_more_turns_than_a_statement_takes_values(place: Place) -> None:
+    count = 33_000
+    numbers = f"WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {count - 1})"
+
+    def fill(connection: Connection) -> None:
+        connection.execute(text("INSERT INTO threads VALUES ('thr_1', 'a', 0, NULL)"))
+        for columns, values in (
+            ("responses (id, tenant_id, thread_id, depth, model, status, background, created_at, body)",
+             "'resp_' || i, 'a', 'thr_1', i, 'm', 'completed', false, 0, CAST('{}' AS BYTEA)"),
+            ("turns (response_id, input, output)", "'resp_' || i, CAST('[]' AS BYTEA), CAST('[]' AS BYTEA)"),
+        ):  # fmt: skip
+            if place.is_sqlite:
+                values = values.replace("BYTEA", "BLOB")
+                connection.execute(text(f"INSERT INTO {columns} {numbers} SELECT {values} FROM n"))
+            else:
+                connection.execute(text(f"{numbers} INSERT INTO {columns} SELECT {values} FROM n"))
+
+    async with place.open() as database:
+        await database.write(fill)
+        everything = await lines(database)
+        await database.write(lambda connection: connection.execute(text("UPDATE threads SET expires_at = 1")))
+        assert (await sweep(database)).responses == count
+        assert len(await lines(database)) == 1
+        assert (await import_lines(database, everything)).responses == count
+        assert (await delete_tenant(database, "a")).threads == 1
 
 
 @pytest.mark.parametrize("line", [b"{}", b"nonsense", b'{"type":"thread"}', b'{"type":"isthmus-store","revision":"9"}'])
