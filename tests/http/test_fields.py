@@ -85,7 +85,7 @@ def judge(path: str, mutant: Mutant, reply: Any) -> None:
     if mutant.value in NO_JSON or family(path) == "anthropic":
         return
     field = named(fault["param"])
-    bare = mutant.field == "sampling_params" and field == mutant.place[1]  # generate names them as vLLM does
+    bare = mutant.place[:2] == ("sampling_params", field)  # generate names them as vLLM does
     assert field == mutant.field or bare or field in OTHERS.get(mutant.field, ()), said
 
 
