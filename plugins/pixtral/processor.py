@@ -1,8 +1,9 @@
-"""Images to Pixtral's pixels and to its rows of image tokens."""
+"""Images to the pixels of Pixtral and Mistral 3, and to their rows of image tokens."""
 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from PIL import Image
 
 from app.multimodal.processor import (
@@ -19,7 +20,7 @@ from app.multimodal.processor import (
 )
 from app.multimodal.transforms import CLIP_MEAN, CLIP_STD, PixelTransform, resize
 
-__all__ = ("PixtralProcessor",)
+__all__ = ("Mistral3Processor", "PixtralProcessor")
 
 
 class PixtralProcessor(ImagesOnly):
@@ -50,9 +51,11 @@ class PixtralProcessor(ImagesOnly):
 
     def process(self, modality: str, pixels: Pixels, options: Mapping[str, Any]) -> dict[str, Field]:
         """``pixel_values`` float32 ``[3, height, width]``, without padding to other images' sizes."""
+        return {"pixel_values": Field(Tensor.of(self.pixels.values(self._fitted(pixels, options))), Batched())}
+
+    def _fitted(self, pixels: Pixels, options: Mapping[str, Any]) -> Image.Image:
         image = pixels.frames[0]
-        fitted = resize(image, *self._fit(image.height, image.width, options), self.resample)
-        return {"pixel_values": Field(Tensor.of(self.pixels.values(fitted)), Batched())}
+        return resize(image, *self._fit(image.height, image.width, options), self.resample)
 
     def _fit(self, height: int, width: int, options: Mapping[str, Any]) -> tuple[int, int]:
         longest = self._longest(options)
@@ -69,6 +72,15 @@ class PixtralProcessor(ImagesOnly):
             else:
                 return min(edge, self.longest)
         return self.longest
+
+
+class Mistral3Processor(PixtralProcessor):
+    """Mistral 3: as Pixtral, but pixels travel as uint8; the engine rescales and normalises them on its device."""
+
+    def process(self, modality: str, pixels: Pixels, options: Mapping[str, Any]) -> dict[str, Field]:
+        """``pixel_values`` uint8 ``[3, height, width]``."""
+        values = np.asarray(self._fitted(pixels, options)).transpose(2, 0, 1)
+        return {"pixel_values": Field(Tensor.of(values), Batched())}
 
 
 def _side(config: Mapping[str, Any]) -> int | None:

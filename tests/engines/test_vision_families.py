@@ -15,7 +15,7 @@ from app.multimodal.processor import ItemSize, Pixels, ProcessorContext
 from plugins.gemma3.processor import Gemma3Processor
 from plugins.idefics3.processor import Idefics3Processor
 from plugins.llava.processor import LlavaNextProcessor, llava
-from plugins.pixtral.processor import PixtralProcessor
+from plugins.pixtral.processor import Mistral3Processor
 from tests.engines.served import request
 from tests.engines.tiny import collect, tiny_engine
 from tests.engines.tiny_families import CONFIGS, END, IMAGE, PINPOINTS, START, tiny_family_model
@@ -36,7 +36,7 @@ FAMILIES: dict[str, tuple[Any, dict[str, Any], str]] = {
         "pixtral.image_processing_pil_pixtral.PixtralImageProcessorPil",
     ),
     "mistral3": (
-        PixtralProcessor, {"size": {"longest_edge": 112}, "patch_size": 28},
+        Mistral3Processor, {"size": {"longest_edge": 112}, "patch_size": 28},
         "pixtral.image_processing_pil_pixtral.PixtralImageProcessorPil",
     ),
     "gemma3": (Gemma3Processor, {"size": SQUARE}, "gemma3.image_processing_pil_gemma3.Gemma3ImageProcessorPil"),
@@ -182,7 +182,7 @@ def wrong_items() -> list[dict[str, Field]]:
 
     return [
         {}, {"pixel_values": pixels(3)}, {"pixel_values": pixels(1, 1, 1)},
-        {"pixel_values": pixels(3, 56, 56, kind=np.uint8)},
+        {"pixel_values": pixels(3, 56, 56, kind=np.int64)},
         {"pixel_values": Field(7, Batched())}, {"pixel_values": pixels(2, 3, 5, 7, 9), "image_sizes": pixels(9)},
     ]  # fmt: skip
 

@@ -12,7 +12,7 @@ from app.multimodal.processor import ItemSize, Pixels, ProcessorContext
 from plugins.gemma3.processor import Gemma3Processor
 from plugins.idefics3.processor import Idefics3Processor
 from plugins.llava.processor import LlavaNextProcessor, LlavaProcessor
-from plugins.pixtral.processor import PixtralProcessor
+from plugins.pixtral.processor import Mistral3Processor, PixtralProcessor
 from plugins.qwen_vl.processor import Qwen2VLProcessor, Qwen3VLProcessor, Qwen25VLProcessor
 
 transformers = pytest.importorskip("transformers")
@@ -40,6 +40,10 @@ FAMILIES = {
     ),
     "pixtral": (
         PixtralProcessor, PATCH_14 | {"spatial_merge_size": 2}, {"size": {"longest_edge": 1540}, "patch_size": 28},
+        "pixtral.image_processing_pil_pixtral", "PixtralImageProcessorPil",
+    ),
+    "mistral3": (
+        Mistral3Processor, PATCH_14 | {"spatial_merge_size": 2}, {"size": {"longest_edge": 1540}, "patch_size": 28},
         "pixtral.image_processing_pil_pixtral", "PixtralImageProcessorPil",
     ),
     "gemma3": (
@@ -85,7 +89,8 @@ def family(request):
 
 
 def reference_pixels(name, theirs, image):
-    out = theirs(image, return_tensors="np", **({"do_normalize": False, "do_rescale": False} if "qwen" in name else {}))
+    raw = {"do_normalize": False, "do_rescale": False} if "qwen" in name or name == "mistral3" else {}
+    out = theirs(image, return_tensors="np", **raw)
     values = np.asarray(out["pixel_values"])
     return (values if "qwen" in name or name == "gemma3" else values[0]), out
 
@@ -141,7 +146,7 @@ def reference_count(name, theirs, width, height):
         return (336 // 14) ** 2
     if name == "gemma3":
         return 256
-    if name == "pixtral":
+    if name in ("pixtral", "mistral3"):
         module = __import__("transformers.models.pixtral.image_processing_pil_pixtral", fromlist=["x"])
         rows, columns = module.get_resize_output_image_size(np.zeros((3, height, width)), (1540, 1540), (28, 28))
         return rows // 28 * (columns // 28)

@@ -14,6 +14,7 @@ from msgspec import Struct
 from app.errors import InvalidRequest
 from app.multimodal.items import Batched, Field, Tensor
 from app.multimodal.placeholders import embed_mask
+from app.multimodal.transforms import CLIP_MEAN, CLIP_STD, PixelTransform
 from app.protocol.generate import Placeholder
 
 __all__ = ("Embedding", "MediaInput", "PlacedItem", "VisionModel")
@@ -98,6 +99,7 @@ class VisionModel:
     def __init__(self, model: Any, preprocessor: Mapping[str, Any]) -> None:
         self._model = model
         self._text = model.get_decoder()
+        self._transform = PixelTransform.read(preprocessor, CLIP_MEAN, CLIP_STD)
         config = model.config
         self.tokens = {"image": int(config.image_token_id)}
         """By modality, the id of the positions that take an embedding."""
@@ -143,16 +145,32 @@ class VisionModel:
             if not isinstance(data, Tensor):
                 raise InvalidRequest(f"`{name}` of this item is no tensor.", param=param)
             value = torch.from_numpy(data.array().copy()).to(self._model.device)
+            if name == "pixel_values" and value.dtype == torch.uint8:
+                value = self._normalised(value)
             if value.is_floating_point():
                 value = value.to(self._model.dtype)
             batch_of_one = isinstance(fields[name].kind, Batched) or self._batched
             given[name] = value[None] if batch_of_one else value
         pixels = given.get("pixel_values")
         if pixels is None or not pixels.is_floating_point() or pixels.ndim < 4:
-            raise InvalidRequest("This item has no `pixel_values` of normalised numbers.", param=param)
+            raise InvalidRequest("This item has no `pixel_values` of pixels.", param=param)
         if self._sized:
             given["image_sizes"] = torch.tensor([pixels.shape[-2:]], device=pixels.device)
         return given
+
+    def _normalised(self, pixels: Any) -> Any:
+        """uint8 pixels ``[…, 3, height, width]`` rescaled and normalised as the image processor would have done it."""
+        import torch
+
+        transform, out = self._transform, pixels.float()
+        if transform.rescale is not None:
+            out = out * transform.rescale
+        if transform.normalize:
+            mean, std = (
+                torch.tensor(values, device=out.device)[:, None, None] for values in (transform.mean, transform.std)
+            )
+            out = (out - mean) / std
+        return out
 
     def place(self, ids: Sequence[int], items: Sequence[PlacedItem], key: str) -> MediaInput:
         """Put the items where the prompt has them.

@@ -10,7 +10,6 @@ from typing import Any
 from app.engines.local.vision import Embedding, PlacedItem, VisionModel
 from app.errors import InvalidRequest
 from app.multimodal.items import Field, Tensor
-from app.multimodal.transforms import CLIP_MEAN, CLIP_STD, PixelTransform
 
 __all__ = ("QwenVision",)
 
@@ -29,7 +28,6 @@ class QwenVision(VisionModel):
         super().__init__(model, preprocessor)
         self._merge = int(model.config.vision_config.spatial_merge_size)
         self.tokens["video"] = int(model.config.video_token_id)
-        self._transform = PixelTransform.read(preprocessor, CLIP_MEAN, CLIP_STD)
 
     def embed(self, modality: str, fields: Mapping[str, Field], *, param: str) -> Embedding:
         """Run the vision tower over one item; see :meth:`VisionModel.embed`."""
@@ -47,7 +45,8 @@ class QwenVision(VisionModel):
         device, dtype = self._model.device, self._model.dtype
         values = torch.from_numpy(data.array().copy()).to(device)
         if values.dtype == torch.uint8:
-            values = self._normalised(values, side.in_channels)
+            # A patch is its channels, each with its pixels: as an image of one column.
+            values = self._normalised(values.view(len(values), side.in_channels, -1, 1)).flatten(1)
         with torch.inference_mode():
             found = self._model.model.get_image_features(
                 values.to(dtype), torch.tensor([grid], device=device), return_dict=True
@@ -105,18 +104,3 @@ class QwenVision(VisionModel):
         if not deep or not len(deep[0]):
             return {}
         return {"visual_pos_masks": visual[None], "deepstack_visual_embeds": list(torch.cat(list(deep), 1))}
-
-    def _normalised(self, patches: Any, channels: int) -> Any:
-        """uint8 patches rescaled and normalised as the model's image processor would have done it."""
-        import torch
-
-        transform = self._transform
-        out = patches.float().view(len(patches), channels, -1)
-        if transform.rescale is not None:
-            out = out * transform.rescale
-        if transform.normalize:
-            mean, std = (
-                torch.tensor(values, device=out.device)[None, :, None] for values in (transform.mean, transform.std)
-            )
-            out = (out - mean) / std
-        return out.view(len(patches), -1)
