@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.engines.local import vision_families
 from app.engines.local.vision import MediaInput
-from app.errors import InvalidRequest
+from app.errors import InvalidRequest, Unsupported
 from app.multimodal import transforms
 from app.multimodal.items import Batched, Field, Tensor, encode_item, to_base64
 from app.multimodal.processor import ItemSize, Pixels, ProcessorContext
@@ -199,6 +200,22 @@ def test_tensors_of_another_model_are_refused_by_name(case: Case) -> None:
                 assert caught.value.param == "features.kwargs_data.image[0]"
 
     asyncio.run(run())
+
+
+def test_media_of_a_family_that_is_not_served_are_refused_and_text_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case("llava")
+    ids, _, features = case.prompt("Look: ", noise(70, 50), "?")
+    monkeypatch.setattr(vision_families, "FAMILIES", {})
+
+    async def run() -> list[int]:
+        async with tiny_engine(case.model) as engine:
+            with pytest.raises(Unsupported) as refused:
+                engine.check(body(ids, features))
+            assert refused.value.param == "features"
+            found = await collect(engine, body(list(b"Text alone.")))
+            return found[0].token_ids
+
+    assert asyncio.run(run()) == case.wanted(list(b"Text alone."), [], 10)
 
 
 def test_blocks_are_never_cut() -> None:

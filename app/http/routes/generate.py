@@ -52,7 +52,8 @@ async def generate(
     With `stream` the answer is an event stream: one `data:` event per chunk of a choice, then `data: [DONE]`.
     """
     exchange = exchange_of(request.scope)
-    check_parse_context(await request.body())
+    if data.output_mode == "derender":
+        check_parse_context(await request.body())
     model = service.model(data.model, exchange)
     accepted = accept(data, model, header_id=exchange.client_id)
     exchange.tokens_in = len(accepted.token_ids)
