@@ -18,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 from sqlalchemy.util import greenlet_spawn
 
@@ -29,6 +29,14 @@ __all__ = ("Clash", "Database")
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+POOL: dict[str, Any] = {
+    "poolclass": AsyncAdaptedQueuePool,
+    "max_overflow": 0,
+    "pool_timeout": 60,
+    "hide_parameters": True,
+}
+"""Of every engine. What a statement that fails would have written is in no error, and so in no log."""
 
 LOST_RACES = ("40001", "40P01")
 """PostgreSQL's codes of a transaction that another one made impossible: it can be tried again."""
@@ -62,13 +70,19 @@ class Database:
             if self.is_sqlite:
                 # Writers queue here for one connection instead of spinning on the file's lock (which other processes
                 # still share).
-                self._writer = sqlite.open_engine(self.url, connections=1, durable=durable)
+                self._writer = sqlite.open_engine(self.url, durable=durable, pool_size=1, **POOL)
                 self._reader = self._writer
                 if not sqlite.in_memory(self.url):
-                    self._reader = sqlite.open_engine(self.url, connections=pool_size, reads=True, durable=durable)
+                    self._reader = sqlite.open_engine(
+                        self.url, reads=True, durable=durable, pool_size=pool_size, **POOL
+                    )
             else:
-                self._writer = _postgres(self.url, pool_size, schema)
-                self._reader = _postgres(self.url, pool_size, schema, isolation_level="AUTOCOMMIT")
+                place = {} if schema is None else {"server_settings": {"search_path": schema}}
+                options: dict[str, Any] = {"connect_args": place, "pool_size": pool_size, **POOL}
+                self._writer = create_async_engine(self.url, **options)
+                self._reader = create_async_engine(
+                    self.url, isolation_level="AUTOCOMMIT", skip_autocommit_rollback=True, **options
+                )
         except ModuleNotFoundError as error:
             raise StartupError(f"{driver}:// needs a driver: pip install {error.name}.") from error
 
@@ -126,19 +140,6 @@ class Database:
             else "SELECT pg_database_size(current_database())"
         )
         return await self.read(lambda connection: int(connection.execute(text(query)).scalar_one()))
-
-
-def _postgres(url: URL, connections: int, schema: str | None, **options: Any) -> AsyncEngine:
-    return create_async_engine(
-        url,
-        poolclass=AsyncAdaptedQueuePool,
-        pool_size=connections,
-        max_overflow=0,
-        pool_timeout=60,
-        connect_args={} if schema is None else {"server_settings": {"search_path": schema}},
-        skip_autocommit_rollback=True,
-        **options,
-    )
 
 
 @contextmanager

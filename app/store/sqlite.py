@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import AsyncAdaptedQueuePool, PoolResetState
+from sqlalchemy.pool import PoolResetState
 
 from app.errors import StartupError
 
@@ -30,7 +30,7 @@ def in_memory(url: URL) -> bool:
     return url.database in (None, "", ":memory:")
 
 
-def open_engine(url: URL, *, connections: int, reads: bool = False, durable: bool = False) -> AsyncEngine:
+def open_engine(url: URL, *, reads: bool = False, durable: bool = False, **pool: Any) -> AsyncEngine:
     """An engine that has made no connection yet, of a file that can be opened.
 
     A connection of aiosqlite's that fails to open says so to an event loop that may have gone by then, so the file is
@@ -38,24 +38,17 @@ def open_engine(url: URL, *, connections: int, reads: bool = False, durable: boo
 
     Args:
         url: whose database is the file's name, or empty.
-        connections: at most so many; each has a thread of aiosqlite's.
         reads: whether each statement stands for itself, instead of what is done on a connection being a transaction.
         durable: whether every commit waits for the disk.
+        pool: for SQLAlchemy; each connection has a thread of aiosqlite's.
 
     Raises:
         StartupError: the file cannot be opened.
     """
     script = ";".join((*PRAGMAS, "PRAGMA synchronous=FULL") if durable else PRAGMAS)
-    autocommit: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}
-    engine = create_async_engine(
-        url.set(drivername="sqlite+aiosqlite"),
-        poolclass=AsyncAdaptedQueuePool,
-        pool_size=connections,
-        max_overflow=0,
-        pool_timeout=60,
-        pool_reset_on_return=None,
-        **(autocommit if reads else {}),
-    )
+    if reads:
+        pool["isolation_level"] = "AUTOCOMMIT"
+    engine = create_async_engine(url.set(drivername="sqlite+aiosqlite"), pool_reset_on_return=None, **pool)
 
     arguments: Any
     options: Any

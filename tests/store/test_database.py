@@ -99,6 +99,18 @@ async def test_a_failing_statement_leaves_a_good_connection(database: Database, 
     assert await busy(database) == [0, 0]
 
 
+async def test_what_is_stored_is_in_no_error(database: Database) -> None:
+    store = ResponseStore(database, "a")
+    turn = new_turn(extra={"instructions": "secret-words"})
+    await store.begin(turn)
+    with pytest.raises(StoreFailure) as failed:
+        await store.begin(turn)
+    seen: BaseException | None = failed.value
+    while seen is not None:
+        assert "secret-words" not in str(seen)
+        seen = seen.__cause__
+
+
 async def test_long_work_on_json_leaves_the_loop(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is larger than can be gone through at once is split, searched and decoded in another thread."""
     here = threading.get_ident()
