@@ -38,15 +38,20 @@ def _sizes(server: Server, seconds: float) -> Iterator[Row]:
     if server.name == "isthmus":
         kinds["tensors, msgpack"] = ({}, "application/msgpack")
     for number, (size, (width, height)) in enumerate(SIZES.items()):
+        lengths: dict[str, int] = {}
         for at, (kind, (fields, accept)) in enumerate(kinds.items()):
             seeds = range((number * 10 + at) * MANY, (number * 10 + at + 1) * MANY)
             requests = [_request(server.model, width, height, seed, fields) for seed in seeds]
             used = server.cpu_s()
             times, length = _drive(server.url, requests, accept, seconds)
+            lengths[kind] = length
             used = (server.cpu_s() - used) / len(times)
             median = sorted(times)[len(times) // 2]
             said = f"{median * 1e3:.1f} ms, {length / 1e6:.3f} MB, {used * 1e3:.1f} ms of processor time"
             yield Row(server.name, f"{size} JPEG to {kind}", said, 1 / median)
+        if "tensors, msgpack" in lengths:
+            saved = 1 - lengths["tensors, msgpack"] / lengths["tensors"]
+            yield Row(server.name, f"{size} JPEG, msgpack beside JSON", f"{saved:.1%} fewer bytes")
 
 
 def _request(model: str, width: int, height: int, seed: int, fields: dict[str, str]) -> bytes:

@@ -98,6 +98,15 @@ def test_a_msgpack_reply_is_taken_back_as_it_is(roles: Roles, rendered: Any) -> 
         assert httpx.post(url, content=broken, headers=kind, timeout=60, trust_env=False).status_code == 400
 
 
+def test_what_a_newer_render_server_knows_is_refused_where_it_counts(roles: Roles, rendered: Any) -> None:
+    novel = {**rendered, "parse_context": {**(rendered["parse_context"] or {}), "novel": 1}}
+    assert ids(post(roles["prefill"] + GENERATE, novel).json()) == ids(
+        post(roles["prefill"] + GENERATE, rendered).json()
+    )
+    error = post(roles["prefill"] + GENERATE, {**novel, "output_mode": "derender"}, 400).json()["error"]
+    assert error["param"] == "parse_context"
+
+
 def test_chat_with_an_image_on_one_server(roles: Roles, rendered: Any) -> None:
     body = chat(image_part(picture_url(90, 60)), "What is it?", temperature=0, return_token_ids=True)
     answer = post(roles["prefill"] + "/v1/chat/completions", body).json()
