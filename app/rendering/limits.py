@@ -40,10 +40,10 @@ MAX_BAD_WORDS = 128
 MAX_BAD_WORD_CHARACTERS = 8_192
 """Of all words together, each of which is tokenized twice (vLLM: 1,024 tokens)."""
 
-MAX_BIASES = 16_384
+MAX_BIASES = 8_192
 """Entries of ``logit_bias``."""
 
-MAX_ALLOWED_TOKEN_IDS = 131_072
+MAX_ALLOWED_TOKEN_IDS = 65_536
 
 MAX_LOGPROB_TOKEN_IDS = 128
 

@@ -48,7 +48,7 @@ CHAT: list[tuple[dict[str, Any], str]] = [
     ({"bad_words": [f"{i}" for i in range(129)]}, "bad_words"),
     ({"stop": ["x" * 1025]}, "stop"),
     ({"stop_token_ids": list(range(1025))}, "stop_token_ids"),
-    ({"allowed_token_ids": [0] * 131_073}, "allowed_token_ids"),
+    ({"allowed_token_ids": [0] * 65_537}, "allowed_token_ids"),
 ]
 MESSAGES: list[tuple[dict[str, Any], str]] = [
     ({"mcp_servers": [{"type": "url", "url": "http://x", "name": "x"}]}, "mcp_servers"),

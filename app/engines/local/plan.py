@@ -107,7 +107,7 @@ def make_plan(
     if allowed is not None and not allowed:
         raise InvalidRequest("`allowed_token_ids` is empty, so nothing could be generated.", param="allowed_token_ids")
     for name, ids in (("logit_bias", bias), ("allowed_token_ids", allowed), ("logprob_token_ids", wanted)):
-        if ids and not (min(ids) >= 0 and max(ids) < vocab_size):
+        if ids and max(ids) >= vocab_size:
             raise InvalidRequest(f"`{name}` has a token id outside the vocabulary of {vocab_size}.", param=name)
     structured = given.get("structured_outputs")
     if structured is not None:
