@@ -56,7 +56,8 @@ def encoded_leaf(kind: str, data: bytes, *, options: Mapping[str, Any] | None = 
     """An image or video by its encoded bytes as they were sent; ``options`` are the decode options, where given."""
     if options:
         return Leaf(frame(kind.encode()) + value({"io_config": options, "data": data}))
-    return Leaf(frame(kind.encode()) + b"\x03" + frame(data))
+    # One copy of the data, of which there may be megabytes.
+    return Leaf(b"".join((frame(kind.encode()), b"\x03", struct.pack("<Q", len(data)), data)))
 
 
 def array_leaf(array: np.ndarray[Any, Any], *, kind: str = "ndarray") -> Leaf:
@@ -93,5 +94,9 @@ def item_hash(
     digest = blake3()
     for key in sorted(parts):
         digest.update(frame(key.encode()))
-        digest.update(value(parts[key]))
+        if isinstance(parts[key], Leaf):
+            digest.update(b"\x03")
+            digest.update(parts[key])
+        else:
+            digest.update(value(parts[key]))
     return digest.hexdigest()
