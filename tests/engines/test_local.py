@@ -1,20 +1,15 @@
 """The local engine on tiny random models: batching changes nothing, every parameter does what it says."""
 
 import asyncio
-import contextlib
-import json
 import math
-import os
 import random
-import signal
 from typing import Any
 
 import pytest
 
 from app.engines.engine import EngineConfig
 from app.engines.local.engine import LocalEngine
-from app.engines.local.runner import Runner
-from app.errors import EngineFailure, InvalidRequest, Overloaded, StartupError, Unsupported
+from app.errors import InvalidRequest, Unsupported
 from tests.engines.served import request
 from tests.engines.tiny import VOCABULARY, collect, tiny_engine, tiny_model
 
@@ -221,88 +216,6 @@ async def test_the_stream_interval_gathers_tokens() -> None:
     assert [len(chunk.logprobs or ()) for chunk in chunks] == [1, 5, 5, 1]
 
 
-STRUCTURED: list[tuple[dict[str, Any], Any]] = [
-    ({"choice": ["red", 'gr"een']}, lambda text: text in ("red", 'gr"een')),
-    ({"regex": "[a-c]{3}-[0-9]{2}"}, lambda text: text[3] == "-" and text[4:].isdigit()),
-    ({"grammar": 'root ::= "x" ("yes" | "no")'}, lambda text: text in ("xyes", "xno")),
-    ({"json": {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"],
-               "additionalProperties": False}, "disable_any_whitespace": True},
-     lambda text: isinstance(json.loads(text)["a"], bool)),
-    ({"structural_tag": json.dumps({"type": "structural_tag", "format": {
-        "type": "tag", "begin": "<f>", "content": {"type": "regex", "pattern": "[0-9]{2}"}, "end": "</f>"}})},
-     lambda text: text.startswith("<f>") and text.endswith("</f>")),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("wanted", "holds"), STRUCTURED)
-async def test_structured_outputs(wanted: dict[str, Any], holds: Any) -> None:
-    async with tiny_engine() as engine:
-        sampling = {"max_tokens": 60, "temperature": 1, "seed": 4, "structured_outputs": wanted, "n": 2}
-        outputs = await collect(engine, request(sampling=sampling))
-    for out in outputs.values():
-        assert out.finish_reason == "stop" and out.token_ids[-1] == 256
-        assert holds(bytes(out.token_ids[:-1]).decode())
-
-
-HOSTILE: list[dict[str, Any]] = [
-    {"json": {"type": "object", "properties": {f"property {i}": {"type": "string"} for i in range(5000)}}},
-    {"grammar": "root ::= " + " ".join(f'"w{i}"?' for i in range(4000))},
-    {"choice": ["ab" * 60_000]},
-    {"json": {"enum": [f"value {i}" for i in range(100_000)]}},
-]
-"""Seconds to minutes of compiling each; the last is too long to be tried."""
-
-
-async def test_a_constraint_that_takes_long_to_compile_is_refused_and_holds_nothing_up() -> None:
-    async with tiny_engine(grammar_timeout_s=0.3) as engine:
-        bodies = [request(sampling={"structured_outputs": wanted}) for wanted in HOSTILE]
-        slow = [asyncio.create_task(collect(engine, body)) for body in bodies]
-        plain = request(sampling={"max_tokens": 20, "structured_outputs": {"choice": ["yes", "no"]}})
-        assert bytes((await collect(engine, plain))[0].token_ids[:-1]) in (b"yes", b"no")
-        assert await collect(engine, request(sampling=GREEDY))
-        for wanted, error in zip(HOSTILE, await asyncio.gather(*slow, return_exceptions=True), strict=True):
-            assert isinstance(error, InvalidRequest), error
-            assert error.param == f"structured_outputs.{next(iter(wanted))}"
-        again = request(sampling={"structured_outputs": HOSTILE[1]})
-        with pytest.raises(InvalidRequest, match="seconds to compile"):
-            await collect(engine, again)
-
-
-async def test_the_process_that_tries_constraints_out_is_replaced_and_ends_with_the_engine() -> None:
-    wanted = [request(sampling={"max_tokens": 9, "structured_outputs": {"choice": [word]}}) for word in "ab"]
-    async with tiny_engine() as engine:
-        assert (await collect(engine, wanted[0]))[0].token_ids == [*b"a", 256]
-        trial = engine._grammars._trial
-        first = trial._pid
-        os.kill(first, signal.SIGKILL)
-        while trial._pid == first:  # what is sent as it dies may be lost
-            with contextlib.suppress(InvalidRequest):
-                await collect(engine, wanted[1])
-        assert (await collect(engine, wanted[1]))[0].token_ids == [*b"b", 256]
-        second = trial._pid
-    for pid in (first, second):
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
-
-
-async def test_a_constraint_waits_for_the_end_of_reasoning() -> None:
-    async with tiny_engine() as engine:
-        sampling = {"max_tokens": 60, "temperature": 1, "seed": 4, "structured_outputs": {"choice": ["red"]},
-                    "logit_bias": {"258": 4}}  # fmt: skip
-        out = (await collect(engine, request(sampling=sampling, reasoning_ended=False)))[0]
-        closed = (await collect(engine, request(sampling=sampling, reasoning_ended=True)))[0]
-    assert out.token_ids[out.token_ids.index(258) + 1 :] == [*b"red", 256]
-    assert closed.token_ids == [*b"red", 256]
-
-
-async def test_a_thinking_budget_closes_the_reasoning() -> None:
-    sampling = GREEDY | {"thinking_token_budget": 3, "logit_bias": {"258": -50}}
-    async with tiny_engine() as engine:
-        bounded = (await collect(engine, request(sampling=sampling, reasoning_ended=False)))[0].token_ids
-        free = (await collect(engine, request(sampling=sampling)))[0].token_ids
-    assert bounded.index(258) == 3 and bounded.count(258) == 1 and 258 not in free
-
-
 async def test_one_id_twice_at_once() -> None:
     async with tiny_engine() as engine:
         runs = [asyncio.create_task(collect(engine, request(sampling=GREEDY | {"max_tokens": 300}))) for _ in range(2)]
@@ -339,25 +252,6 @@ def test_texts_need_a_tokenizer(name: str) -> None:
     assert error.value.param == name
 
 
-@pytest.mark.parametrize(
-    ("wanted", "param"),
-    [
-        ({"regex": "("}, "structured_outputs.regex"),
-        ({"json": "{"}, "structured_outputs.json"),
-        ({"grammar": "root ::= nothing"}, "structured_outputs.grammar"),
-        ({"structural_tag": "{}"}, "structured_outputs.structural_tag"),
-        ({"regex": "a", "choice": ["b"]}, "structured_outputs"),
-        ({}, "structured_outputs"),
-        ({"json_object": True, "whitespace_pattern": " "}, "structured_outputs"),
-    ],
-)
-async def test_a_constraint_that_cannot_be_compiled(wanted: dict[str, Any], param: str) -> None:
-    async with tiny_engine() as engine:
-        with pytest.raises(InvalidRequest) as error:
-            await collect(engine, request(sampling={"structured_outputs": wanted}))
-    assert error.value.param == param
-
-
 async def test_ids_outside_the_vocabulary_and_prompts_too_long() -> None:
     async with tiny_engine() as engine:
         for fields in (
@@ -369,119 +263,3 @@ async def test_ids_outside_the_vocabulary_and_prompts_too_long() -> None:
         ):
             with pytest.raises(InvalidRequest):
                 engine.check(request(**fields))
-
-
-@pytest.mark.parametrize("taken", [0, 1, 3])
-async def test_a_client_that_leaves_frees_its_place(taken: int) -> None:
-    async with tiny_engine() as engine:
-        body = request(sampling=GREEDY | {"max_tokens": 400, "n": 1})
-        stream = engine.generate(body)
-        task = asyncio.ensure_future(anext(stream))
-        if taken:
-            await task
-            for _ in range(taken - 1):
-                await anext(stream)
-        else:
-            await asyncio.sleep(0.01)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-        await stream.aclose()
-        for _ in range(500):
-            health = await engine.health()
-            if (health.running, health.waiting) == (0, 0):
-                return
-            await asyncio.sleep(0.01)
-    raise AssertionError("its place is still taken")
-
-
-async def test_abort_ends_every_output_of_the_id_and_no_other() -> None:
-    long = GREEDY | {"max_tokens": 400}
-    async with tiny_engine() as engine:
-        doomed = asyncio.create_task(collect(engine, request(request_id="a", sampling=long | {"n": 1})))
-        other = asyncio.create_task(collect(engine, request(request_id="b", sampling=long)))
-        await asyncio.sleep(0.05)
-        await engine.abort(["a", "nobody"])
-        assert {c.finish_reason for c in (await doomed).values()} == {"abort"}
-        assert (await other)[0].finish_reason == "length"
-
-
-async def test_overload_and_stopping() -> None:
-    async with tiny_engine(max_num_seqs=1, max_waiting=1) as engine:
-        runs = [
-            asyncio.create_task(collect(engine, request(request_id=str(n), sampling=GREEDY | {"max_tokens": 100})))
-            for n in range(2)
-        ]
-        await asyncio.sleep(0.01)
-        with pytest.raises(Overloaded):
-            await collect(engine, request(request_id="x", sampling=GREEDY))
-        await asyncio.gather(*runs)
-    with pytest.raises(EngineFailure):
-        await collect(engine, request())
-
-
-async def test_a_step_that_fails_fails_its_requests_and_the_next_ones_run() -> None:
-    async with tiny_engine() as engine:
-        model = engine._runner._loaded.model
-        forward = model.forward
-
-        def broken(*_: Any, **__: Any) -> Any:
-            raise RuntimeError("out of memory")
-
-        model.forward = broken
-        with pytest.raises(EngineFailure):
-            await collect(engine, request(sampling=GREEDY))
-        model.forward = forward
-        assert len((await collect(engine, request(sampling=GREEDY)))[0].token_ids) == 12
-
-
-@pytest.mark.parametrize(
-    ("options", "names"),
-    [
-        ({"colour": 1}, "colour"),
-        ({"threads": "x"}, "threads"),
-        ({"source": "/nowhere"}, "/nowhere"),
-        ({"dtype": "float3"}, "float3"),
-        ({"dtype": "int8"}, "int8"),
-        ({"device": "gpu"}, "gpu"),
-        ({"device": "cuda:99"}, "cuda:99"),
-        ({"device": "meta"}, "meta"),
-    ],
-)
-async def test_what_stops_the_start(options: dict[str, Any], names: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(StartupError) as error:
-        await LocalEngine(EngineConfig(name="e", kind="local", options={"source": "demo"} | options)).start()
-    assert "\n" not in error.value.message and names in error.value.message
-
-
-async def test_every_tensor_is_made_on_the_models_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One made without a device would land on "meta" here, as on a GPU it would on the CPU, and fit no other."""
-    import torch
-
-    take = Runner._take
-
-    def misled(runner: Runner) -> Any:
-        torch.set_default_device("meta")  # of the model's thread alone
-        return take(runner)
-
-    samplings: list[dict[str, Any]] = [
-        {"temperature": 0, "logprobs": 2, "prompt_logprobs": 1, "repetition_penalty": 1.3, "frequency_penalty": 0.5},
-        {"seed": 1, "min_p": 0.01, "top_k": 50, "top_p": 0.9, "logit_bias": {"65": 2}, "allowed_token_ids": [65, 66]},
-        {"seed": 1, "bad_words": ["A"], "min_tokens": 3, "stop_token_ids": [70], "logprob_token_ids": [1, 2]},
-        {"temperature": 0, "structured_outputs": {"choice": ["abc", "xyz"]}},
-    ]
-    bodies = [request(request_id=str(n), sampling={"max_tokens": 6} | s) for n, s in enumerate(samplings)]
-    async with tiny_engine() as engine:
-        wanted = [await collect(engine, body) for body in bodies]
-    monkeypatch.setattr(Runner, "_take", misled)
-    async with tiny_engine() as engine:
-        assert [await collect(engine, body) for body in bodies] == wanted
-
-
-async def test_layers_that_keep_a_state_are_refused() -> None:
-    import transformers
-
-    config = transformers.MambaConfig(vocab_size=260, hidden_size=16, num_hidden_layers=1, state_size=4)
-    model = transformers.AutoModelForCausalLM.from_config(config)
-    with pytest.raises(StartupError):
-        await LocalEngine(EngineConfig(name="e", kind="local"), model=model).start()

@@ -16,7 +16,7 @@ from app.tokenizing.tokenizer import Tokenizer
 
 __all__ = ("Grammars",)
 
-AT_ONCE = 8
+AT_ONCE = 4
 """Constraints that are compiled at the same time; each is over when its time is."""
 REMEMBERED = 4096
 """Constraints that are known to compile in time."""

@@ -27,6 +27,8 @@ __all__ = ("Trial",)
 PASSED = b"1"
 LENGTH = 8
 """Bytes before a constraint that say how long its JSON is."""
+PATIENCE = 20
+"""How many times its processor time a trial may take in all, beside whatever else the machine does."""
 NICENESS = 5
 """How far a trial stands back behind what is being served."""
 
@@ -70,10 +72,11 @@ class Trial:
         self._control, self._pid = ours, pid
 
     def close(self) -> None:
-        """End it. Idempotent."""
+        """End it; what it is trying ends by itself. Idempotent."""
         control, self._control = self._control, None
         if control is not None:
             control.close()
+            os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
 
     def passes(self, wanted: StructuredOutputs) -> bool:
@@ -83,10 +86,11 @@ class Trial:
         with ours:
             with theirs:
                 self._hand_over(theirs)
+            ours.settimeout(self._limit_s * PATIENCE)
             try:
                 ours.sendall(len(job).to_bytes(LENGTH) + job)
                 return ours.recv(1) == PASSED
-            except ConnectionError:
+            except (ConnectionError, TimeoutError):
                 return False
 
     def _hand_over(self, end: socket.socket) -> None:
