@@ -15,6 +15,7 @@ from msgspec import Raw
 from msgspec.structs import force_setattr
 
 from app.errors import InvalidRequest
+from app.rendering.limits import MAX_TOOLS
 
 __all__ = ("MOST_ENTRIES", "MOST_TOOLS", "decode_large", "is_large")
 
@@ -28,7 +29,7 @@ PIECE = 32_768
 """Bytes that are decoded at a time."""
 MOST_ENTRIES = 16_384
 """Messages, items and the like of one request; a context of a million tokens has sixty for each."""
-MOST_TOOLS = 2_048
+MOST_TOOLS = MAX_TOOLS
 _outer = msgspec.json.Decoder(dict[str, Raw])
 _entries = msgspec.json.Decoder(list[Raw])
 _PLACE = re.compile(r" - at `\$\[(\d+)\]")

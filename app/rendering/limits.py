@@ -18,6 +18,7 @@ __all__ = (
     "MAX_STOP_CHARACTERS",
     "MAX_STOP_STRINGS",
     "MAX_STOP_TOKEN_IDS",
+    "MAX_TOOLS",
     "TOKEN_IDS",
 )
 
@@ -28,6 +29,9 @@ MAX_PROMPTS = 1_024
 """Prompts in one completions request."""
 
 MAX_STOP_STRINGS = 4
+
+MAX_TOOLS = 2_048
+"""Functions of one request; OpenAI takes 128."""
 
 MAX_STOP_CHARACTERS = 1_024
 """Of one stop string: as many characters of output may have to be held back and compared (ours; vLLM has no bound)."""

@@ -26,7 +26,7 @@ from app.rendering.request import RenderInput
 from app.runs.generate_check import accept
 from app.runs.merge import merged
 from app.runs.names import COMPLETIONS, names_for, said_as
-from app.runs.reading import reading_all
+from app.runs.reading import reading_all, rendering_all
 from app.runs.reply import Reply, require_engine
 from app.runs.run import Run
 from app.runs.salt import salted
@@ -85,7 +85,7 @@ async def complete(
     inputs = await reading_all(lambda: read(request, model=model, request_id=base), long=long)
     inputs = [salted(given, tenant) for given in inputs]
     with said_as(COMPLETIONS, given=request):
-        rendered = await asyncio.gather(*(model.renderer.render(given) for given in inputs))
+        rendered = await rendering_all(inputs, model.renderer)
         plan = _plan(request, model, inputs, rendered)
     head = ReplyHead(id=f"cmpl-{base}", created=int(time.time()), model=request.model or model.name)
     writer = CompletionWriter(head, _options(plan))

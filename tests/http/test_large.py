@@ -161,3 +161,20 @@ def test_garbage_is_looked_for_between_requests(monkeypatch: pytest.MonkeyPatch)
         looking.cancel()
 
     asyncio.run(run())
+
+
+def test_the_functions_of_namespaces_are_counted_too(client: TestClient[Any]) -> None:
+    functions = [{"type": "function", "name": f"f{number}"} for number in range(MOST_TOOLS + 1)]
+    body = {"input": "Hi", "tools": [{"type": "namespace", "name": "n", "tools": functions}]}
+    assert check(client.post("/v1/responses/render", json=body), 400, "vllm")["param"] == "tools"
+    chosen = {"type": "allowed_tools", "tools": functions}
+    body = {"input": "Hi", "tools": functions[:9], "tool_choice": chosen}
+    assert check(client.post("/v1/responses/render", json=body), 400, "vllm")["param"] == "tool_choice.tools"
+
+
+def test_many_prompts_keep_their_order(client: TestClient[Any]) -> None:
+    prompts = [f"prompt {number}" for number in range(100)]
+    rendered = client.post("/v1/completions/render", json={"model": "m", "prompt": prompts}).json()
+    assert [one["request_id"].rpartition("-")[2] for one in rendered] == [str(number) for number in range(100)]
+    alone = client.post("/v1/completions/render", json={"model": "m", "prompt": prompts[77]}).json()
+    assert rendered[77]["token_ids"] == alone[0]["token_ids"]

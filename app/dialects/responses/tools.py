@@ -12,6 +12,7 @@ from app.dialects.model import DialectModel
 from app.dialects.tool_choice import ToolChoice, check_tool_choice
 from app.errors import InvalidRequest, Unsupported
 from app.rendering.conversation import Tool
+from app.rendering.limits import MAX_TOOLS
 from app.rendering.request import NamedTool
 
 __all__ = ("HOSTED_TOOLS", "function_name", "read_tool_choice", "read_tools")
@@ -53,6 +54,8 @@ def read_tools(tools: Sequence[Mapping[str, Any]] | None) -> list[Tool] | None:
     read: list[Tool] = []
     for position, tool in enumerate(tools or ()):
         read.extend(_read_tool(tool, f"tools[{position}]", namespace=None))
+    if len(read) > MAX_TOOLS:
+        raise InvalidRequest(f"`tools` has {len(read)} functions; at most {MAX_TOOLS} are taken.", param="tools")
     return read or None
 
 
@@ -137,7 +140,8 @@ def _read_object(choice: Mapping[str, Any], tools: list[Tool] | None) -> tuple[T
         case "function" | "custom":
             inner = choice.get("function")
             fields = inner if isinstance(inner, Mapping) and "name" not in choice else choice
-            return NamedTool(_resolved_name(_reference(fields, "tool_choice"), tools, "tool_choice.name")), tools
+            known = dict.fromkeys(tool.name for tool in tools or ())
+            return NamedTool(_resolved_name(_reference(fields, "tool_choice"), known, "tool_choice.name")), tools
         case "allowed_tools":
             return _read_allowed(choice, tools)
         case "mcp" | "shell" | "apply_patch":
@@ -153,13 +157,16 @@ def _read_allowed(choice: Mapping[str, Any], tools: list[Tool] | None) -> tuple[
         raise InvalidRequest("`tool_choice.mode` is auto or required.", param="tool_choice.mode")
     if not isinstance(allowed, list):
         raise InvalidRequest("`allowed_tools` needs a list of `tools`.", param="tool_choice.tools")
+    known = dict.fromkeys(tool.name for tool in tools or ())
+    if len(allowed) > MAX_TOOLS:
+        raise InvalidRequest(f"`tool_choice.tools` has at most {MAX_TOOLS} entries.", param="tool_choice.tools")
     names = set()
     for position, tool in enumerate(allowed):
         param = f"tool_choice.tools[{position}]"
         if not isinstance(tool, Mapping):
             raise InvalidRequest("A tool is an object.", param=param)
         if tool.get("type", "function") in ("function", "custom"):
-            names.add(_resolved_name(_reference(tool, param), tools, f"{param}.name"))
+            names.add(_resolved_name(_reference(tool, param), known, f"{param}.name"))
     left = [tool for tool in tools or () if tool.name in names] or None
     if mode == "required":
         return "required", left
@@ -170,12 +177,12 @@ def _reference(fields: Mapping[str, Any], param: str) -> str:
     return function_name(_name(fields, param), _optional(fields, "namespace", str, param))
 
 
-def _resolved_name(name: str, tools: list[Tool] | None, param: str) -> str:
+def _resolved_name(name: str, known: Mapping[str, None], param: str) -> str:
     """The function that a choice means: by its full name, or by its name in the only namespace that has it."""
-    names = [tool.name for tool in tools or ()]
-    if name in names:
+    if name in known:
         return name
-    inside = [full for full in names if full.endswith(f"__{name}")]
+    end = f"__{name}"
+    inside = [full for full in known if full.endswith(end)]
     if len(inside) == 1:
         return inside[0]
     if inside:

@@ -1,6 +1,5 @@
 """Requests of the dialects to token ids: the ``/render`` endpoints. Nothing is generated."""
 
-import asyncio
 from collections.abc import Callable
 
 from app.dialects.chat.read import read as read_chat
@@ -21,7 +20,7 @@ from app.protocol.ids import new_id
 from app.protocol.messages import MESSAGES_EXAMPLE, MessagesRequest
 from app.protocol.responses import RESPONSES_EXAMPLE, ResponsesRequest
 from app.rendering.request import RenderInput
-from app.runs.reading import reading, reading_all
+from app.runs.reading import reading, reading_all, rendering_all
 from app.runs.respond import render
 
 __all__ = ("ROUTES",)
@@ -39,7 +38,7 @@ async def render_completions(service: Service, data: CompletionsRequest, exchang
     inputs = await reading_all(
         lambda: read_completions(data, model=model, request_id=exchange.client_id), long=exchange.large
     )
-    rendered: list[GenerateRequest] = await asyncio.gather(*(model.renderer.render(item) for item in inputs))
+    rendered = await rendering_all(inputs, model.renderer)
     exchange.tokens_in = sum(len(item.token_ids) for item in rendered)
     return await written(rendered, exchange)
 
