@@ -27,12 +27,13 @@ def split(url: str, *, param: str) -> tuple[str, str]:
     Raises:
         InvalidRequest: there is no comma, or the payload is not declared base64 (binary media has no other form).
     """
-    head, comma, payload = url[5:].partition(",")
-    if not comma:
+    comma = url.find(",")
+    if comma < 0:
         raise InvalidRequest("This data URL has no comma between its type and its data.", param=param)
-    media_type, *attributes = [part.strip().lower() for part in head.split(";")]
+    media_type, *attributes = [part.strip().lower() for part in url[5:comma].split(";")]
     if "base64" not in attributes:
         raise InvalidRequest("A data URL for media must be base64: `data:image/png;base64,…`.", param=param)
+    payload = url[comma + 1 :]
     if "%" in payload:
         payload = unquote_to_bytes(payload).decode("ascii", "replace")
     return media_type, payload
