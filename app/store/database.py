@@ -5,8 +5,9 @@ whole: a read in autocommit, a write as one transaction. Such a function runs on
 statement, so it reads and writes rows and leaves long work on them to its caller.
 
 On SQLite each statement goes to its connection's thread and back three or four times. Threads of our own that run such
-a function whole need one hop: that was measured at twice the creates and retrieves in process and, over HTTP, at 155
-creates and 2,545 retrieves a second beside 124 and 1,487 here (two busy cores). The library is worth it.
+a function whole need one hop. That was measured, in turn on two busy cores: in process at twice the creates and
+retrieves; over HTTP, where most of the time goes elsewhere, at 81 creates and 1,414 retrieves a second beside 80 and 979
+here (155 and 2,545 beside 124 and 1,487 in the quietest round). The library is worth that.
 """
 
 import asyncio
@@ -99,7 +100,11 @@ class Database:
             with self._reader.sync_engine.connect() as connection:
                 return work(connection, *arguments, **options)
 
-        return await self._whole(run)
+        if self._reader is self._writer:
+            return await self._whole(run)
+        # One that is cancelled in the middle of a statement costs its connection, and nothing else.
+        with _translated():
+            return await greenlet_spawn(run)
 
     async def write(
         self, work: Callable[Concatenate[Connection, P], T], /, *arguments: P.args, **options: P.kwargs
