@@ -4,10 +4,10 @@ All work with the database is a plain function of a :class:`sqlalchemy.Connectio
 whole: a read in autocommit, a write as one transaction. Such a function runs on the event loop and gives way at each
 statement, so it reads and writes rows and leaves long work on them to its caller.
 
-On SQLite each statement goes to its connection's thread and back three or four times. Threads of our own that run such
+On SQLite each statement goes to its connection's thread and back three or four times; threads of our own that run such
 a function whole need one hop. That was measured, in turn on two busy cores: in process at twice the creates and
-retrieves; over HTTP, where most of the time goes elsewhere, at 81 creates and 1,414 retrieves a second beside 80 and 979
-here (155 and 2,545 beside 124 and 1,487 in the quietest round). The library is worth that.
+retrieves; over HTTP, where most of the time goes elsewhere, at 81 creates and 1,414 retrieves a second beside 80 and
+979 here (155 and 2,545 beside 124 and 1,487 in the quietest round). The library is worth that.
 """
 
 import asyncio
