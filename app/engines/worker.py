@@ -6,13 +6,13 @@ may answer with a try on another worker.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine
 from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
 
 import httpx
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from app.engines.engine import TokenChunk
 from app.engines.sse import SseReader
@@ -126,9 +126,12 @@ class Worker:
             body, streamed = await asyncio.to_thread(self._wire.body, request, worker_id)
         self.running += 1
         over = False
+        choices = 1 if request.sampling_params.n is UNSET else request.sampling_params.n
         try:
-            async with aclosing(self._chunks(request, body, streamed)) as chunks:
+            async with aclosing(self._chunks(request, body, streamed, choices)) as chunks:
                 async for chunk in chunks:
+                    choices -= chunk.finish_reason is not None
+                    over = not choices
                     yield chunk
             over = True
         except IsthmusError as error:
@@ -138,10 +141,11 @@ class Worker:
         finally:
             self.running -= 1
             if not over:
-                self._say_goodbye(worker_id)
+                # The closed connection says the same, to a worker that looks.
+                self._in_background(self.abort(worker_id))
 
     async def _chunks(
-        self, request: GenerateRequest, body: bytes | Body, streamed: bool
+        self, request: GenerateRequest, body: bytes | Body, streamed: bool, choices: int
     ) -> AsyncGenerator[TokenChunk, None]:
         reply = self._wire.reply(request)
         headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
@@ -151,6 +155,7 @@ class Worker:
         deadline = loop.time() + self._deadlines.first
         try:
             response = await _by(deadline, self._client.send(post, stream=True))
+            source: AsyncIterator[bytes] | None = None
             try:
                 if not response.is_success:
                     raise refusal(response.status_code, await _by(deadline, response.aread()))
@@ -158,11 +163,16 @@ class Worker:
                     for chunk in reply.whole(await _by(deadline, response.aread())):
                         yield chunk
                     return
-                async with aclosing(self._events(response, reply, deadline)) as events:
+                source = response.aiter_bytes()
+                async with aclosing(self._events(source, reply, deadline)) as events:
                     async for chunk in events:
+                        choices -= chunk.finish_reason is not None
                         yield chunk
             finally:
-                await response.aclose()
+                if source is not None and not choices:
+                    self._in_background(self._read_out(response, source))
+                else:
+                    await response.aclose()
         except TimeoutError as error:
             raise WorkerTimeout("The worker did not answer in time.") from error
         except httpx.HTTPError as error:
@@ -171,11 +181,10 @@ class Worker:
             raise WorkerFailure("The worker sent something that is no reply.") from error
 
     async def _events(
-        self, response: httpx.Response, reply: WireReply, deadline: float
+        self, source: AsyncIterator[bytes], reply: WireReply, deadline: float
     ) -> AsyncGenerator[TokenChunk, None]:
         """Chunks of the streamed reply; the deadline starts anew with every event that brings some."""
         reader = SseReader()
-        source = response.aiter_bytes()
         loop = asyncio.get_running_loop()
         while (received := await _by(deadline, anext(source, None))) is not None:
             for data in reader.feed(received):
@@ -187,11 +196,22 @@ class Worker:
                 deadline = loop.time() + self._deadlines.between
         raise WorkerFailure("The worker broke off in the middle of its reply.")
 
-    def _say_goodbye(self, worker_id: str) -> None:
-        """End the request on the worker in the background; the closed connection says the same."""
-        task = asyncio.get_running_loop().create_task(self.abort(worker_id))
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """What nobody waits for but :meth:`close`."""
+        task = asyncio.get_running_loop().create_task(work)
         self._farewells.add(task)
         task.add_done_callback(self._farewells.discard)
+
+    async def _read_out(self, response: httpx.Response, source: AsyncIterator[bytes]) -> None:
+        """Read what comes after the last choice's end, so that the connection can carry another request."""
+        try:
+            async with asyncio.timeout(self._deadlines.health):
+                async for _ in source:
+                    pass
+        except (httpx.HTTPError, TimeoutError, OSError):
+            pass
+        finally:
+            await response.aclose()
 
     async def abort(self, worker_id: str) -> None:
         """End a request by its id on the worker; a worker that can't be reached has ended it already."""

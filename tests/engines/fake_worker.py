@@ -7,7 +7,7 @@
 Faults: ``die:N`` closes the socket after N events, ``hang:N`` sends nothing more after N events, ``half:N`` closes in
 the middle of event N, ``garbage`` answers what is no HTTP, ``nonsense:N`` sends an event that is no JSON after N good
 ones, ``wild:N`` one with a token id that no model has, ``status:CODE`` answers an error, ``error:CODE:N`` sends an
-error event after N events, ``early`` ends the stream without its end mark.
+error event after N events, ``early`` ends the stream without its end mark, ``linger`` never ends it.
 """
 
 import asyncio
@@ -45,6 +45,7 @@ class FakeWorker:
         self.authorization: list[str] = []
         self.running = 0
         self.connections = 0
+        self.accepted = 0
         self.url = ""
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -70,6 +71,7 @@ class FakeWorker:
         assert task is not None
         self._tasks.add(task)
         self.connections += 1
+        self.accepted += 1
         try:
             while await self._one(reader, writer):
                 pass
@@ -134,6 +136,8 @@ class FakeWorker:
             await self._send(writer, json.dumps(self._event(request, number)).encode())
             if self.delay_s:
                 await asyncio.sleep(self.delay_s)
+        if fault == "linger":
+            await asyncio.sleep(3600)
         if fault != "early":
             await self._send(writer, b"[DONE]")
         writer.write(b"0\r\n\r\n")

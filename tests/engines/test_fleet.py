@@ -171,6 +171,33 @@ async def test_a_client_that_leaves_ends_the_request_on_the_worker(taken: int) -
         assert engine.roles.health().running == 0
 
 
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+async def test_a_reader_that_stops_at_the_end_leaves_its_connection_to_the_next(kind: str) -> None:
+    worker = FakeWorker([1, 2, 3], kind=kind)
+    async with fleet(worker, kind=vllm if kind == "vllm" else sglang) as engine:
+        for _ in range(5):
+            async with aclosing(engine.generate(request())) as chunks:
+                async for chunk in chunks:
+                    if chunk.finish_reason is not None:
+                        break
+            await until(lambda: worker.running == 0)
+            await asyncio.sleep(0.02)
+    assert worker.accepted == 1
+    assert worker.aborted == []
+
+
+async def test_a_worker_that_never_ends_its_stream_after_the_last_token_is_left() -> None:
+    worker = FakeWorker([1, 2, 3], fault="linger")
+    async with fleet(worker, health_timeout_s=0.2) as engine, aclosing(engine.generate(request())) as chunks:
+        async for chunk in chunks:
+            if chunk.finish_reason is not None:
+                break
+        assert chunk.finish_reason is not None
+        await chunks.aclose()
+        await until(lambda: worker.connections == 0)
+    assert worker.aborted == []
+
+
 async def test_abort_by_id_reaches_the_worker() -> None:
     worker = FakeWorker([1, 2, 3], fault="hang:1")
     async with fleet(worker) as engine:
