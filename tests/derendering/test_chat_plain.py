@@ -278,7 +278,10 @@ def test_the_state_stays_small():
             {"generate_response": {**response([1]), "prompt_logprobs": [None] * 5000}},
             "generate_response.prompt_logprobs",
         ),
-        ({"generate_response": response([1]), "chat_request": {**ASK, "tools": [], "tool_choice": "x"}}, "chat_request.tools"),
+        (
+            {"generate_response": response([1]), "chat_request": {**ASK, "tools": [], "tool_choice": "x"}},
+            "chat_request.tools",
+        ),
     ],
 )
 def test_what_is_refused(body, param):
