@@ -183,10 +183,11 @@ class VisionModel:
         items = sorted(items, key=lambda item: item.placeholder.offset)
         taken = [self._taken(ids, item) for item in items]
         positions = self._rotary(ids, items, taken)
+        device = self._model.device  # what came from the transfer folder is not there yet
         return MediaInput(
             rows=torch.tensor([at for rows in taken for at in rows], dtype=torch.long),
-            values=torch.cat([item.embedding.values for item in items]),
-            deep=torch.cat([item.embedding.deep for item in items], 1),
+            values=torch.cat([item.embedding.values.to(device) for item in items]),
+            deep=torch.cat([item.embedding.deep.to(device) for item in items], 1),
             positions=positions,
             after=int(positions.max()) + 1,
             key=key,
