@@ -1,4 +1,4 @@
-"""The whole store to a list of what is wrong with it: chains that lost a turn, rows that contradict each other."""
+"""The whole store to a list of what is wrong with it: chains with a gap, rows that contradict each other."""
 
 from collections.abc import AsyncIterator
 
@@ -24,13 +24,22 @@ class Finding(Struct, frozen=True):
     id: str
     detail: str
 
+    @property
+    def wrong(self) -> bool:
+        """False for what a client's own ``DELETE`` leaves behind."""
+        return self.kind != "gap"
+
 
 _CHECKS = {
+    "gap": (
+        "its previous response {other} is deleted: whatever continues it is not found",
+        """SELECT r.tenant_id, r.id, r.previous_id FROM responses AS r WHERE r.previous_id IS NOT NULL
+            AND NOT EXISTS (SELECT 1 FROM responses AS p WHERE p.id = r.previous_id)""",
+    ),
     "broken_chain": (
-        "its previous response {other} is gone or does not precede it: whatever continues it is not found",
-        """SELECT r.tenant_id, r.id, r.previous_id FROM responses AS r WHERE r.previous_id IS NOT NULL AND NOT EXISTS (
-             SELECT 1 FROM responses AS p WHERE p.id = r.previous_id AND p.tenant_id = r.tenant_id
-                AND p.thread_id = r.thread_id AND p.depth = r.depth - 1)""",
+        "its previous response {other} does not precede it: whatever continues it is not found",
+        """SELECT r.tenant_id, r.id, r.previous_id FROM responses AS r JOIN responses AS p ON p.id = r.previous_id
+            WHERE p.tenant_id <> r.tenant_id OR p.thread_id <> r.thread_id OR p.depth <> r.depth - 1""",
     ),
     "no_root": (
         "it begins a chain, but counts {other} turns before it",

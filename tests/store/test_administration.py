@@ -97,6 +97,7 @@ async def test_the_doctor_finds_what_is_wrong(database: Database) -> None:
     middle = await complete(store, "middle", previous_id=root)
     head = await complete(store, "head", previous_id=middle)
     lone, torn, alien = [await complete(store, word) for word in ("lone", "torn", "alien")]
+    below = await complete(store, "below", previous_id=lone)
     stuck = new_turn(owner="nobody")
     await store.begin(stuck)
     assert {finding.kind async for finding in examine(database, deep=True)} == {"stuck"}
@@ -116,7 +117,8 @@ async def test_the_doctor_finds_what_is_wrong(database: Database) -> None:
     await database.write(damage)
     found = {(finding.kind, finding.id) async for finding in examine(database, deep=True)}
     assert found == {
-        ("broken_chain", head),
+        ("gap", head),
+        ("broken_chain", below),
         ("no_root", lone),
         ("unreadable", torn),
         ("foreign_thread", alien),

@@ -74,7 +74,7 @@ async def _check_forest(place: Place, steps: list[tuple[str, str, int]]) -> None
                 else:
                     assert owner == tenant
                     gone.add(name)
-        broken = set()
+        gaps = set()
         for owner, name, previous, _ in made:
             expected = path(name)
             for tenant in TENANTS:
@@ -84,9 +84,9 @@ async def _check_forest(place: Place, steps: list[tuple[str, str, int]]) -> None
                     found = None
                 assert found == (expected if tenant == owner else None)
             if name not in gone and previous in gone:
-                broken.add(name)
+                gaps.add(name)
         findings = {finding.id: finding.kind async for finding in examine(database, deep=True)}
-        assert findings == dict.fromkeys(broken, "broken_chain")
+        assert findings == dict.fromkeys(gaps, "gap")
 
 
 depths = st.lists(st.one_of(st.none(), st.integers(-1, 6)), max_size=6)

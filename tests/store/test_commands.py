@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -20,8 +21,8 @@ from .test_migrations import run
 from .turns import complete, new_turn, texts
 
 
-def on(url: str, work: Callable[[Database], Awaitable[object]]) -> object:
-    async def opened() -> object:
+def on(url: str, work: Callable[[Database], Awaitable[Any]]) -> Any:
+    async def opened() -> Any:
         database = Database(url, pool_size=1)
         try:
             return await work(database)
@@ -52,13 +53,13 @@ def test_a_store_is_looked_after(store_url: str, tmp_path: Path) -> None:
     command(store_url, "database", "upgrade")
     command(store_url, "database", "current")
 
-    async def fill(database: Database) -> str:
+    async def fill(database: Database) -> tuple[str, str]:
         root = await complete(ResponseStore(database, "a"), "root")
         await complete(ResponseStore(database, "b"), "theirs")
         await ResponseStore(database, "b").begin(new_turn("lost", owner="a dead process"))
-        return await complete(ResponseStore(database, "a"), "head", previous_id=root)
+        return root, await complete(ResponseStore(database, "a"), "head", previous_id=root)
 
-    head = str(on(store_url, fill))
+    root, head = on(store_url, fill)
     found = msgspec.json.decode(command(store_url, "store", "stats", "--json"))
     assert {one["tenant"]: one["responses"] for one in found["tenants"]} == {"a": 2, "b": 2}
     assert found["statuses"] == {"completed": 3, "in_progress": 1}
@@ -75,6 +76,10 @@ def test_a_store_is_looked_after(store_url: str, tmp_path: Path) -> None:
         return texts((await ResponseStore(database, "a").resolve(head)).items())
 
     assert on(store_url, read) == ["root", "re: root", "head", "re: head"]
+
+    on(store_url, lambda database: ResponseStore(database, "a").delete(root))
+    said = command(store_url, "store", "doctor")
+    assert f"gap  a  {head}" in said and "nothing is wrong" in said
 
 
 def test_an_older_database_is_refused_with_what_mends_it(store_url: str) -> None:
