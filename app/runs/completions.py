@@ -162,12 +162,14 @@ async def _events(plan: Plan, writer: CompletionWriter) -> AsyncGenerator[tuple[
     """The events of all prompts; steps of a prompt whose logprobs are echoed wait for those."""
     held: list[list[Step]] = [[] for _ in plan.prompts]
     begun = [not plan.echoes for _ in plan.prompts]
+    totals = _Totals(plan)
     for event in writer.start():
-        yield event, _usage(plan)
+        yield event, totals.usage()
     async with aclosing(merged([(prompt.run, prompt.tally) for prompt in plan.prompts])) as found:
         async for number, step in found:
             prompt = plan.prompts[number]
             held[number].append(step)
+            usage = totals.update(number)
             if not begun[number]:
                 if plan.scored and prompt.tally.prompt_logprobs is None:
                     continue
@@ -176,15 +178,15 @@ async def _events(plan: Plan, writer: CompletionWriter) -> AsyncGenerator[tuple[
                 echo = await asyncio.to_thread(_echo, plan, prompt) if plan.scored else _echo(plan, prompt)
                 for choice in range(plan.request.n):
                     writer.precede(prompt.first + choice, echo)
-            usage = _usage(plan)
             for waiting in held[number]:
                 for event in writer.feed(_placed(waiting, prompt, plan), usage):
                     yield event, usage
             held[number].clear()
     if not all(begun):
         raise EngineFailure("The engine gave no logprobs of the prompt.")
-    for event in writer.finish(_usage(plan)):
-        yield event, _usage(plan)
+    usage = [totals.update(number) for number in range(len(plan.prompts))][-1]
+    for event in writer.finish(usage):
+        yield event, usage
 
 
 def _placed(step: Step, prompt: Prompt, plan: Plan) -> Step:
@@ -208,12 +210,30 @@ def _echo(plan: Plan, prompt: Prompt) -> Echo:
     return echo_of(text, positions(ids, prompt.tally.prompt_logprobs, reader))
 
 
-def _usage(plan: Plan) -> Usage:
-    """Of all prompts and outputs together."""
-    parts = [prompt.tally.usage() for prompt in plan.prompts]
-    cached = [part.cached_tokens for part in parts if part.cached_tokens is not None]
-    return Usage(
-        prompt_tokens=sum(part.prompt_tokens for part in parts),
-        completion_tokens=0 if plan.prompt_only else sum(part.completion_tokens for part in parts),
-        cached_tokens=sum(cached) if cached else None,
-    )
+class _Totals:
+    """Of all prompts and outputs together, kept up to date prompt by prompt: there may be a thousand."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._outputs = [0] * len(plan.prompts)
+        self._cached: list[int | None] = [None] * len(plan.prompts)
+        self._usage = Usage(prompt_tokens=sum(prompt.tally.prompt for prompt in plan.prompts))
+
+    def usage(self) -> Usage:
+        """As of the last :meth:`update`."""
+        return self._usage
+
+    def update(self, number: int) -> Usage:
+        """After a step of this prompt."""
+        tally = self._plan.prompts[number].tally
+        cached, before = self._usage.cached_tokens, self._cached[number]
+        if tally.cached is not None:
+            cached = (cached or 0) + tally.cached - (before or 0)
+        outputs = 0 if self._plan.prompt_only else tally.generated
+        self._usage = Usage(
+            prompt_tokens=self._usage.prompt_tokens,
+            completion_tokens=self._usage.completion_tokens + outputs - self._outputs[number],
+            cached_tokens=cached,
+        )
+        self._outputs[number], self._cached[number] = outputs, tally.cached
+        return self._usage
