@@ -160,7 +160,7 @@ def new(name: str, into: Path) -> None:
         folder = write_package(name, into)
     except InvalidRequest as error:
         raise click.ClickException(error.message) from error
-    click.echo(f"{folder} is written. Next: pip install -e {folder}, pytest {folder}, litestar plugins")
+    click.echo(f"{folder} is written. Next: pip install -e '{folder}[test]', pytest {folder}, litestar plugins")
 
 
 def _settings() -> Settings:

@@ -5,7 +5,7 @@
 
 The render server is ours or ``vllm launch render``. The other two are vLLM servers with an encoder connector, or ours
 with a local engine each (docs/multimodal.md): ``transfer_path`` names the same folder, the encode server has
-``encode_only = true``.
+``encode_only = true``. Prints the token ids of the answer.
 """
 
 import argparse

@@ -187,6 +187,12 @@ def test_every_name_of_vllm_is_registered_or_named_as_an_exception(kind: str, na
     assert all(f"`{name}`" in exceptions for name in missing)
 
 
+def test_every_extra_is_documented() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    for extra in extras:
+        assert extra == "dev" or f"| `{extra}` |" in OPERATIONS, extra
+
+
 def test_every_command_is_documented() -> None:
     from litestar.cli.main import litestar_group
 
