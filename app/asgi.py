@@ -17,7 +17,7 @@ from litestar.plugins.core import MsgspecDIPlugin
 from app.cli import Commands
 from app.errors import StartupError
 from app.http.codec import JsonRequest, StructDocs
-from app.http.docs import asset, openapi_config
+from app.http.docs import asset, openapi_config, titled
 from app.http.errors import EXCEPTION_HANDLERS
 from app.http.json_route import ShortWay, short_ways
 from app.http.routes import JSON_ROUTES, ROUTES
@@ -81,7 +81,7 @@ def create_app() -> Isthmus:
             service.ready = False
 
     app = Isthmus(
-        route_handlers=[*ROUTES, asset],
+        route_handlers=[*titled(ROUTES), asset],
         lifespan=[lifespan],
         middleware=[DefineMiddleware(Shell, gate=gate)],
         exception_handlers=EXCEPTION_HANDLERS,

@@ -65,6 +65,18 @@ def test_every_route_is_documented() -> None:
         assert f"`{path}`" in table or f" {path}`" in table, path
 
 
+def test_every_operation_has_a_name_and_a_title_of_its_own() -> None:
+    paths = json.loads((ROOT / "openapi.json").read_text(encoding="utf-8"))["paths"]
+    named = {
+        one["operationId"]: (one["summary"], one["description"])
+        for methods in paths.values()
+        for one in methods.values()
+    }
+    assert len(named) == sum(map(len, paths.values()))
+    assert named["create_response"][0] == "Create response" and {"ping_get", "ping_post"} < set(named)
+    assert all(re.fullmatch("[A-Z][a-z ]+", title) and text for title, text in named.values())
+
+
 def test_every_plugin_group_is_documented() -> None:
     assert all(f"`{group}`" in README for group in GROUPS)
 

@@ -1,22 +1,25 @@
 """The OpenAPI document and its page at /docs; everything the page needs is served from this package."""
 
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from litestar import Request, Router, get
 from litestar.exceptions import NotFoundException
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig, ResponseSpec
 from litestar.openapi.plugins import JsonRenderPlugin, OpenAPIRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme, Tag
 from litestar.params import FromPath
 from litestar.response import File
+from litestar.types import Method
 
 from app.http.errors import Family, family
 from app.http.shell import OPEN
 from app.protocol.errors import AnthropicError, OpenAIError, VllmError
 
-__all__ = ("asset", "error_replies", "openapi_config")
+__all__ = ("asset", "error_replies", "openapi_config", "titled")
 
 FOLDER = Path(__file__).parent / "assets"
 FILES = frozenset(file.name for file in FOLDER.iterdir())
@@ -112,6 +115,18 @@ class Page(OpenAPIRenderPlugin):
 """.encode()
 
 
+def titled(handlers: Iterable[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
+    """The same handlers, each with its name in words as the title of its operations."""
+    for handler in handlers:
+        handler.summary = handler.handler_name.replace("_", " ").capitalize()
+    return list(handlers)
+
+
+def operation_id(handler: HTTPRouteHandler, method: Method, path: list[Any]) -> str:
+    """The handler's name, which names generated clients' functions; with the method where it has several."""
+    return handler.handler_name + (f"_{method.lower()}" if len(handler.http_methods) > 1 else "")
+
+
 def openapi_config() -> OpenAPIConfig:
     """How the document is made and where it is served."""
     return OpenAPIConfig(
@@ -119,6 +134,7 @@ def openapi_config() -> OpenAPIConfig:
         version=version("isthmus"),
         description=DESCRIPTION,
         use_handler_docstrings=True,
+        operation_id_creator=operation_id,
         tags=TAGS,
         security=[{"key": []}],
         components=Components(security_schemes={"key": SecurityScheme(type="http", scheme="bearer")}),
