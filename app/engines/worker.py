@@ -6,11 +6,11 @@ may answer with a try on another worker.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Coroutine
 from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
 
-import httpx
+import aiohttp
 import msgspec
 from msgspec import UNSET, Struct
 
@@ -85,30 +85,40 @@ class Worker:
         self._wire = wire
         self._deadlines = deadlines
         self._farewells: set[asyncio.Task[None]] = set()
-        self._client = httpx.AsyncClient(
-            base_url=self.url,
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-            timeout=httpx.Timeout(None, connect=deadlines.connect, pool=deadlines.first),
-            # Shorter than the 5 s after which uvicorn closes an idle connection: a request must not meet the closing.
-            limits=httpx.Limits(max_connections=max_connections, max_keepalive_connections=64, keepalive_expiry=3.0),
-            trust_env=False,
-            # Certificates are read for those who need them only: that takes a twentieth of a second.
-            verify=self.url.startswith("https:"),
-        )
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._max_connections = max_connections
+        self._connected: aiohttp.ClientSession | None = None
+
+    @property
+    def _session(self) -> aiohttp.ClientSession:
+        """Its connections, made on the loop that first asks for one. (aiohttp's pool stays quick with hundreds of
+        requests in flight; httpx's looks at all of them at each.)"""
+        if self._connected is None:
+            self._connected = aiohttp.ClientSession(
+                headers=self._headers,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._deadlines.connect),
+                # Shorter than the 5 s after which uvicorn closes an idle one: a request must not meet the closing.
+                connector=aiohttp.TCPConnector(limit=self._max_connections, keepalive_timeout=3.0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._connected
 
     async def close(self) -> None:
         """Close every connection."""
         if self._farewells:
             await asyncio.gather(*self._farewells, return_exceptions=True)
-        await self._client.aclose()
+        if self._connected is not None:
+            await self._connected.close()
 
     async def check(self) -> bool:
         """Ask for its health; the answer stays in ``healthy``."""
         try:
-            async with asyncio.timeout(self._deadlines.health):
-                reply = await self._client.get(self._wire.health_path)
-            self.healthy = reply.is_success
-        except (httpx.HTTPError, TimeoutError, OSError):
+            async with (
+                asyncio.timeout(self._deadlines.health),
+                self._session.get(self.url + self._wire.health_path, allow_redirects=False) as reply,
+            ):
+                self.healthy = 200 <= reply.status < 300
+        except (aiohttp.ClientError, TimeoutError, OSError):
             self.healthy = False
         return self.healthy
 
@@ -149,44 +159,43 @@ class Worker:
     ) -> AsyncGenerator[TokenChunk, None]:
         reply = self._wire.reply(request)
         headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
-        content = body if isinstance(body, bytes) else _piecewise(body)
-        post = self._client.build_request("POST", self._wire.generate_path, content=content, headers=headers)
+        data = body if isinstance(body, bytes) else _piecewise(body)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._deadlines.first
         try:
-            response = await _by(deadline, self._client.send(post, stream=True))
-            source: AsyncIterator[bytes] | None = None
+            url = self.url + self._wire.generate_path
+            post = self._session.post(url, data=data, headers=headers, allow_redirects=False)
+            response = await _by(deadline, post)
             try:
-                if not response.is_success:
-                    raise refusal(response.status_code, await _by(deadline, response.aread()))
-                if not streamed or not response.headers.get("content-type", "").startswith("text/event-stream"):
-                    for chunk in reply.whole(await _by(deadline, response.aread())):
+                if not 200 <= response.status < 300:
+                    raise refusal(response.status, await _by(deadline, response.read()))
+                if not streamed or response.content_type != "text/event-stream":
+                    for chunk in reply.whole(await _by(deadline, response.read())):
                         yield chunk
                     return
-                source = response.aiter_bytes()
-                async with aclosing(self._events(source, reply, deadline)) as events:
+                async with aclosing(self._events(response.content, reply, deadline)) as events:
                     async for chunk in events:
                         choices -= chunk.finish_reason is not None
                         yield chunk
             finally:
-                if source is not None and not choices:
-                    self._in_background(self._read_out(response, source))
+                if choices:
+                    response.close()
                 else:
-                    await response.aclose()
+                    self._in_background(self._read_out(response))
+        except aiohttp.ClientError as error:
+            raise WorkerFailure(f"The worker broke off: {type(error).__name__}.") from error
         except TimeoutError as error:
             raise WorkerTimeout("The worker did not answer in time.") from error
-        except httpx.HTTPError as error:
-            raise WorkerFailure(f"The worker broke off: {type(error).__name__}.") from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise WorkerFailure("The worker sent something that is no reply.") from error
 
     async def _events(
-        self, source: AsyncIterator[bytes], reply: WireReply, deadline: float
+        self, source: aiohttp.StreamReader, reply: WireReply, deadline: float
     ) -> AsyncGenerator[TokenChunk, None]:
         """Chunks of the streamed reply; the deadline starts anew with every event that brings some."""
         reader = SseReader()
         loop = asyncio.get_running_loop()
-        while (received := await _by(deadline, anext(source, None))) is not None:
+        while received := await _by(deadline, source.readany()):
             for data in reader.feed(received):
                 chunks = reply.event(data)
                 if chunks is None:
@@ -202,27 +211,31 @@ class Worker:
         self._farewells.add(task)
         task.add_done_callback(self._farewells.discard)
 
-    async def _read_out(self, response: httpx.Response, source: AsyncIterator[bytes]) -> None:
+    async def _read_out(self, response: aiohttp.ClientResponse) -> None:
         """Read what comes after the last choice's end, so that the connection can carry another request."""
         try:
             async with asyncio.timeout(self._deadlines.health):
-                async for _ in source:
+                while await response.content.readany():
                     pass
-        except (httpx.HTTPError, TimeoutError, OSError):
+        except (aiohttp.ClientError, TimeoutError, OSError):
             pass
         finally:
-            await response.aclose()
+            response.close()  # a reply that was read to its end has given its connection back already
 
     async def abort(self, worker_id: str) -> None:
         """End a request by its id on the worker; a worker that can't be reached has ended it already."""
         try:
-            async with asyncio.timeout(self._deadlines.health):
-                await self._client.post(
-                    self._wire.abort_path,
-                    content=self._wire.abort_body(worker_id),
+            async with (
+                asyncio.timeout(self._deadlines.health),
+                self._session.post(
+                    self.url + self._wire.abort_path,
+                    data=self._wire.abort_body(worker_id),
                     headers={"Content-Type": "application/json"},
-                )
-        except (httpx.HTTPError, TimeoutError, OSError, RuntimeError):
+                    allow_redirects=False,
+                ),
+            ):
+                pass
+        except (aiohttp.ClientError, TimeoutError, OSError, RuntimeError):
             pass
 
 
