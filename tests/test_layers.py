@@ -31,7 +31,7 @@ LAYERS = (
 )
 """Top to bottom: nothing imports a row above its own (``design.md``, section 3)."""
 PURE = ("dialects", "rendering", "derendering", "parsing")
-NOT_IN_PURE = ("litestar", "sqlalchemy", "torch", "transformers", "httpx", "uvicorn", "starlette")
+NOT_IN_PURE = ("litestar", "sqlalchemy", "torch", "transformers", "httpx", "aiohttp", "uvicorn", "starlette")
 LAZY = ("torch", "transformers")
 CONTRACTS = (
     "app.parsing.format",
@@ -116,7 +116,7 @@ anyio.run(main)
 @pytest.mark.skipif(not BUILT, reason="no tokenizer data packages")
 def test_a_text_server_imports_nothing_heavy(tmp_path: Path) -> None:
     stores = ("sqlalchemy", "alembic", "aiosqlite", "asyncpg")
-    heavy = ("torch", "transformers", "pandas", "scipy", "xgrammar", "numpy", "PIL", "httpx", *stores)
+    heavy = ("torch", "transformers", "pandas", "scipy", "xgrammar", "numpy", "PIL", "httpx", "aiohttp", *stores)
     environ = {
         "ISTHMUS_MODEL": str(model_directory("qwen3")),
         "ISTHMUS_DATABASE_URL": "",

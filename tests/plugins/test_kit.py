@@ -16,7 +16,7 @@ from app.parsing.format import JsonCalls, Sample, Section, ToolFormat
 from app.parsing.package import write_package
 
 APP = Path(__file__).parents[2] / "app"
-HEAVY = {"httpx", "litestar", "numpy", "sqlalchemy", "tokenizers", "torch", "transformers"}
+HEAVY = {"aiohttp", "httpx", "litestar", "numpy", "sqlalchemy", "tokenizers", "torch", "transformers"}
 
 
 def test_it_imports_nothing_heavy() -> None:
