@@ -8,7 +8,7 @@ import pytest
 
 from app.engines.engine import EngineConfig
 from app.engines.fleet.open import sglang, vllm
-from app.errors import EngineFailure, EngineTimeout, InvalidRequest, Overloaded, StartupError, Unsupported
+from app.errors import EngineFailure, EngineTimeout, InvalidRequest, Overloaded, Unsupported
 from tests.engines.fake_worker import FakeWorker
 from tests.engines.served import request
 
@@ -308,19 +308,3 @@ async def test_sglang_faults(fault: str) -> None:
     async with fleet(FakeWorker(kind="sglang", fault=fault), kind=sglang, retries=0, **deadlines(fault)) as engine:
         with pytest.raises(EngineFailure):
             await collect(engine)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"urls": ["http://a"], "decode": ["http://b"]},
-        {"urls": ["ftp://a"]},
-        {"urls": ["http://a"], "colour": 1},
-        {"urls": 3},
-    ],
-)
-def test_options_that_stop_the_start(options: dict[str, Any]) -> None:
-    with pytest.raises(StartupError) as error:
-        vllm(EngineConfig(name="pool", kind="vllm", options=options))
-    assert "'pool'" in error.value.message and "\n" not in error.value.message

@@ -54,15 +54,15 @@ class FleetEngine:
 
 def vllm(config: EngineConfig) -> FleetEngine:
     """Workers that speak vLLM's generate, vLLM itself or another Isthmus among them."""
-    options = read_options(config.name, config.options)
+    options = read_options(config.options)
     return _open(options, VllmWire(options.model), lambda request: None)
 
 
 def sglang(config: EngineConfig) -> FleetEngine:
     """SGLang workers; roles are SGLang's own matter (its router sets ``bootstrap_*`` in ``kv_transfer_params``)."""
-    options = read_options(config.name, config.options)
+    options = read_options(config.options)
     if options.encode or options.prefill:
-        raise StartupError(f"engine {config.name!r}: roles are for workers of kind vllm")
+        raise StartupError("roles are for workers of kind vllm")
     wire = SglangWire()
     return _open(options, wire, wire.check)
 

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
+from app.engines.table import read_table
 from app.errors import StartupError
 
 __all__ = ("FleetOptions", "read_options")
 
 
-class FleetOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FleetOptions(Struct, frozen=True, kw_only=True):
     """Times in seconds, lengths in tokens."""
 
     urls: list[str] = []
@@ -50,15 +50,12 @@ class FleetOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Blocks that one request above the slack weighs."""
 
 
-def read_options(name: str, options: dict[str, Any]) -> FleetOptions:
-    """The options of engine ``name``; raises :class:`app.errors.StartupError` with one line."""
-    try:
-        found = msgspec.convert(options, FleetOptions)
-    except msgspec.ValidationError as error:
-        raise StartupError(f"engine {name!r}: {error}") from error
+def read_options(options: dict[str, Any]) -> FleetOptions:
+    """The options of a table; raises :class:`app.errors.StartupError` with one line."""
+    found = read_table(options, FleetOptions)
     if bool(found.urls) == bool(found.decode):
-        raise StartupError(f"engine {name!r}: give either urls or, with roles, decode")
+        raise StartupError("give either urls or, with roles, decode")
     for url in (*found.urls, *found.encode, *found.prefill, *found.decode):
         if not url.startswith(("http://", "https://")):
-            raise StartupError(f"engine {name!r}: {url!r} is no http URL")
+            raise StartupError(f"{url!r} is no http URL")
     return found

@@ -25,7 +25,6 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 
 from app.engines.engine import EngineConfig, EngineHealth, EngineLimits, TokenChunk
@@ -34,6 +33,7 @@ from app.engines.local.plan import Plan, make_plan, with_bad_words
 from app.engines.local.prefix_cache import PrefixCache
 from app.engines.local.scheduler import Scheduler
 from app.engines.local.stops import StopWatch
+from app.engines.table import read_table
 from app.errors import EngineFailure, InvalidRequest, Overloaded, StartupError
 from app.protocol.generate import GenerateRequest
 
@@ -46,7 +46,7 @@ MEDIA_BYTES = 256 * 2**20
 TRANSFER_BYTES = 2**30
 
 
-class LocalOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LocalOptions(Struct, frozen=True, kw_only=True):
     """The table's keys; see the module's docstring."""
 
     source: str = ""
@@ -71,10 +71,7 @@ class LocalEngine:
     """Registered as kind ``local``. ``model`` is a ready ``PreTrainedModel`` in place of weights (tests)."""
 
     def __init__(self, config: EngineConfig, *, model: Any = None) -> None:
-        try:
-            self._options = msgspec.convert(config.options, LocalOptions)
-        except msgspec.ValidationError as error:
-            raise StartupError(f"engine {config.name!r}: {error}") from error
+        self._options = read_table(config.options, LocalOptions)
         self._config = config
         self._given_model = model
         self._runner: Any = None
