@@ -246,6 +246,12 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_files_are_there(page: Path) -> None:
+    for name in re.findall(r"`((?:app|tests|bench)/[\w./]+)`", page.read_text(encoding="utf-8")):
+        assert (ROOT / name).exists(), name
+
+
 @pytest.mark.slow
 def test_the_readmes_three_calls_answer(tmp_path: Path) -> None:
     pytest.importorskip("torch")
