@@ -78,7 +78,8 @@ def test_killed_servers_have_what_they_told(store_url: str, tmp_path: Path) -> N
                 if not page["has_more"]:
                     break
                 after = f"&after={page['last_id']}"
-            assert names == [f"question {number}." for number in range(TURNS)]
+            assert len(told) >= TURNS  # a quick machine has more of them before the last kill
+            assert names == [f"question {number}." for number in range(len(told))]
             unfinished = asyncio.run(check_store(store_url, {response["id"] for response in told}))
             for name in unfinished:
                 body = {"model": "m", "input": "x", "previous_response_id": name}
