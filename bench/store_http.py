@@ -1,10 +1,7 @@
 """Responses created and retrieved a second over HTTP: one server process, one store, a worker that answers at once."""
 
-import asyncio
 import json
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -13,36 +10,13 @@ import msgspec
 from bench.load import drive, get, post
 from bench.servers import Server, free_port, isthmus, serving
 from bench.table import Row
-from tests.engines.fake_worker import FakeWorker
+from tests.engines.fake_worker import FakeWorker, in_a_thread
 
 __all__ = ("over_http",)
 
 CONNECTIONS = 8
 ANSWER = [151667, 198, 198, 151668, 271, 9707, 13, 151645]
 """Nothing thought, "Hello." and the end, in Qwen3's ids."""
-
-
-@contextmanager
-def worker(tokens: list[int]) -> Iterator[FakeWorker]:
-    """A worker in a thread of its own."""
-    ready, over = threading.Event(), asyncio.Event()
-    fake = FakeWorker(tokens)
-    loop = asyncio.new_event_loop()
-
-    async def live() -> None:
-        async with fake:
-            ready.set()
-            await over.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(live()), daemon=True)
-    thread.start()
-    ready.wait(30)
-    try:
-        yield fake
-    finally:
-        loop.call_soon_threadsafe(over.set)
-        thread.join(20)
-        loop.close()
 
 
 def over_http(name: str, database_url: str, model: Path, seconds: float) -> Iterator[Row]:
@@ -54,7 +28,7 @@ def over_http(name: str, database_url: str, model: Path, seconds: float) -> Iter
         model: a directory with Qwen3's tokenizer and template.
         seconds: of each measurement.
     """
-    with worker(ANSWER) as fake:
+    with in_a_thread(FakeWorker(ANSWER)) as fake:
         models = [{"name": "m", "source": str(model), "engine": "e"}]
         server = isthmus(
             model,

@@ -12,7 +12,9 @@ error event after N events, ``early`` ends the stream without its end mark, ``li
 
 import asyncio
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -212,3 +214,25 @@ class FakeWorker:
 
 def _name(request: dict[str, Any]) -> str:
     return str(request.get("request_id") or request.get("rid"))
+
+
+@contextmanager
+def in_a_thread(fake: FakeWorker) -> Iterator[FakeWorker]:
+    """The worker on a loop and a thread of its own, so that it outlives the servers that call it."""
+    ready, over = threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+
+    async def live() -> None:
+        async with fake:
+            ready.set()
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(live()), daemon=True)
+    thread.start()
+    assert ready.wait(30)
+    try:
+        yield fake
+    finally:
+        loop.call_soon_threadsafe(over.set)
+        thread.join(20)
+        loop.close()

@@ -1,9 +1,7 @@
 """Real servers over one store, as processes, whose one model is a worker in the tests' own process."""
 
-import asyncio
 import json
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,29 +28,6 @@ class Words:
 
     def text(self, ids: list[int]) -> str:
         return str(self._tokenizer.decode(ids, skip_special_tokens=False))
-
-
-@contextmanager
-def worker(answer: Callable[[dict[str, Any]], list[int]]) -> Iterator[FakeWorker]:
-    """A worker in a thread of its own, which outlives the servers that call it."""
-    ready, over = threading.Event(), asyncio.Event()
-    fake = FakeWorker(answer=answer)
-    loop = asyncio.new_event_loop()
-
-    async def live() -> None:
-        async with fake:
-            ready.set()
-            await over.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(live()), daemon=True)
-    thread.start()
-    assert ready.wait(30)
-    try:
-        yield fake
-    finally:
-        loop.call_soon_threadsafe(over.set)
-        thread.join(20)
-        loop.close()
 
 
 class Replica:

@@ -16,9 +16,10 @@ import pytest
 from app.store.database import Database
 from app.store.doctor import examine
 from app.store.tables import responses, turns
+from tests.engines.fake_worker import FakeWorker, in_a_thread
 from tests.models import BUILT
 
-from .replicas import Replica, Words, replica, worker
+from .replicas import Replica, Words, replica
 from .served import END, THOUGHT, until
 
 pytestmark = pytest.mark.skipif(not BUILT, reason="no tokenizer data packages (make test installs them)")
@@ -57,7 +58,7 @@ def test_killed_servers_have_what_they_told(store_url: str, tmp_path: Path) -> N
     chance = random.Random(7)
     words = Words()
     told: list[dict[str, Any]] = []
-    with worker(lambda request: words.ids(f"{THOUGHT}answer {len(told)}.{END}")) as fake:
+    with in_a_thread(FakeWorker(answer=lambda request: words.ids(f"{THOUGHT}answer {len(told)}.{END}"))) as fake:
         for _ in range(KILLS):
             with replica(store_url, fake, tmp_path) as server:
                 talk_until_killed(server, told, chance.uniform(0.3, 3))
@@ -107,7 +108,7 @@ def test_a_client_that_hops_between_replicas(store_url: str, tmp_path: Path) -> 
     words = Words()
     answers: list[str] = []
     with (
-        worker(lambda request: words.ids(f"{THOUGHT}{answers[-1]}{END}")) as fake,
+        in_a_thread(FakeWorker(answer=lambda request: words.ids(f"{THOUGHT}{answers[-1]}{END}"))) as fake,
         replica(store_url, fake, tmp_path) as one,
         replica(store_url, fake, tmp_path) as two,
     ):

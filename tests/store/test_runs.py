@@ -1,7 +1,8 @@
 """Stored and background runs: durable before told, cancelled for good, replayed by any replica, ended after a crash."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -38,6 +39,20 @@ async def runs(database: Database) -> AsyncIterator[BackgroundRuns]:
     await background.start()
     yield background
     await background.stop()
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No commit succeeds meanwhile."""
+
+    def refuse(*_: Any) -> None:
+        raise OperationalError("COMMIT", {}, Exception("disk full"))
+
+    sqlalchemy_event.listen(Engine, "commit", refuse)
+    try:
+        yield
+    finally:
+        sqlalchemy_event.remove(Engine, "commit", refuse)
 
 
 async def collect(events: AsyncIterator[RunEvent]) -> list[RunEvent]:
@@ -124,17 +139,11 @@ async def test_what_cannot_be_stored_is_not_told_as_completed(database: Database
     turn, gate = new_turn(), asyncio.Event()
     await store.begin(turn)
 
-    def refuse(*_: Any) -> None:
-        raise OperationalError("COMMIT", {}, Exception("disk full"))
-
     events = stored(StoredRun(store, turn), ScriptedRun(turn, gate=gate)())
     seen = [await anext(events)]
-    sqlalchemy_event.listen(Engine, "commit", refuse)
-    try:
+    with full_disk():
         gate.set()
         seen += await collect(events)
-    finally:
-        sqlalchemy_event.remove(Engine, "commit", refuse)
     assert check_stream(seen, "failed")["error"]["code"] == "server_error"
     assert await store.status(turn.id) != "completed"
 
@@ -267,17 +276,11 @@ async def test_a_turn_whose_end_could_not_be_stored_fails_later(database: Databa
     turn, gate = new_turn(owner=runs.owner), asyncio.Event()
     await store.begin(turn)
 
-    def refuse(*_: Any) -> None:
-        raise OperationalError("COMMIT", {}, Exception("disk full"))
-
     events = stored(StoredRun(store, turn), ScriptedRun(turn, gate=gate)())
     seen = [await anext(events)]
-    sqlalchemy_event.listen(Engine, "commit", refuse)
-    try:
+    with full_disk():
         gate.set()
         seen += await collect(events)
-    finally:
-        sqlalchemy_event.remove(Engine, "commit", refuse)
     assert await store.status(turn.id) == "in_progress"
     await runs.start()
     async with asyncio.timeout(20):

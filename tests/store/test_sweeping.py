@@ -12,9 +12,10 @@ from sqlalchemy import Connection, func, select, update
 
 from app.store.database import Database
 from app.store.tables import leases, metadata, responses, threads
+from tests.engines.fake_worker import FakeWorker, in_a_thread
 from tests.models import BUILT
 
-from .replicas import Replica, Words, replica, worker
+from .replicas import Replica, Words, replica
 from .served import END, THOUGHT, until
 
 pytestmark = pytest.mark.skipif(not BUILT, reason="no tokenizer data packages (make test installs them)")
@@ -62,7 +63,7 @@ class Looking:
 
 def test_replicas_sweep_what_has_expired(store_url: str, tmp_path: Path) -> None:
     words, store = Words(), Looking(store_url)
-    with worker(lambda request: words.ids(f"{THOUGHT}Hi.{END}")) as fake, ExitStack() as stack:
+    with in_a_thread(FakeWorker(answer=lambda request: words.ids(f"{THOUGHT}Hi.{END}"))) as fake, ExitStack() as stack:
         servers: list[Replica] = []
         owners: dict[str, Replica] = {}
         for _ in range(2):
