@@ -15,6 +15,12 @@ from app.tokenizing.control import ControlTokens
 from app.tokenizing.tokenizer import AddedToken, Encoded
 
 SPECIALS = ("<s>", "<|im_start|>", "<|im_end|>", "<|image_pad|>", "<think>", "</think>")
+PARTS = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content is string %}{{ m.content }}{% else %}"
+    "{% for p in m.content %}{% if p.type == 'image' %}<|image_pad|>{% else %}{{ p.text }}{% endif %}{% endfor %}"
+    "{% endif %}<|im_end|>\n{% endfor %}"
+)
+"""A template that takes content parts."""
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
